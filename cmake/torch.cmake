@@ -20,17 +20,13 @@ endif()
 file(STRINGS "${WPNODE_TORCH_DIR}/version.py" line REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = ['\"](.*)['\"]$" "\\1" WPNODE_TORCH_VERSION "${line}")
 
+# The stable ABI lives in this one library; nothing of c10 or ATen is used.
 find_library(torch_cpu torch_cpu PATHS "${WPNODE_TORCH_DIR}/lib"
-  NO_DEFAULT_PATH NO_CACHE REQUIRED)
-find_library(torch_c10 c10 PATHS "${WPNODE_TORCH_DIR}/lib"
   NO_DEFAULT_PATH NO_CACHE REQUIRED)
 
 add_library(wpnode_torch INTERFACE)
 target_include_directories(wpnode_torch SYSTEM INTERFACE "${WPNODE_TORCH_DIR}/include")
 # Only what exists in torch 2.10 is visible, so that every later torch can load the module.
 target_compile_definitions(wpnode_torch INTERFACE TORCH_TARGET_VERSION=0x020a000000000000)
-target_link_libraries(wpnode_torch INTERFACE "${torch_cpu}" "${torch_c10}")
-if(NOT APPLE)
-  target_link_options(wpnode_torch INTERFACE "LINKER:--as-needed")
-endif()
+target_link_libraries(wpnode_torch INTERFACE "${torch_cpu}")
 message(STATUS "wpnode_ext: building against torch ${WPNODE_TORCH_VERSION} in ${WPNODE_TORCH_DIR}")
