@@ -16,6 +16,7 @@ from scikit_build_core.build import (
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
 )
+
 from torch_on_disk import MINIMUM, find_torch
 
 __all__ = [

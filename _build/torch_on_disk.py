@@ -31,7 +31,7 @@ def _importable() -> Path | None:
 
 
 def _target_environment() -> Path | None:
-    """Torch as the interpreter outside of the isolation sees it (.pth files included)."""
+    """Torch as the interpreter sees it outside of the isolation, .pth files included."""
     answer = subprocess.run(
         [sys.executable, *_ASK], capture_output=True, text=True, check=False
     )

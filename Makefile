@@ -1,0 +1,89 @@
+# `make help` lists what there is. Everything runs in a virtual environment of its own
+# (.venv) with the versions of constraints.txt; python3 (>= 3.11), a C++20 compiler and
+# make are all that must be there.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+# Compiling the CUDA kernels takes minutes and no test needs them without a GPU; ask for
+# them with `make test WPNODE_CUDA=ON` (or AUTO).
+WPNODE_CUDA ?= OFF
+export WPNODE_CUDA
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TOOLS := $(VENV)/tools.stamp
+EDITABLE := build/editable
+INSTALLED := $(EDITABLE)/installed.stamp
+CHOICES := build/choices.txt
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all bench lint sanitize cpp-test build clean FORCE
+
+help:
+	@echo "make demo      learn a small field from noisy Lorenz-63 data, print and plot the result"
+	@echo "make test      the tests, without the slow ones"
+	@echo "make test-all  all tests, and the C++ tests under sanitizers"
+	@echo "make bench     the benchmarks; writes benchmarks/results"
+	@echo "make lint      ruff, clang-format, pyright"
+	@echo "make sanitize  the C++ tests with address and undefined-behaviour sanitizers"
+	@echo "make cpp-test  the same tests without sanitizers"
+	@echo "make build     compile what changed and install in place"
+	@echo "make clean     remove the environment and every build product"
+	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) WPNODE_CUDA=$(WPNODE_CUDA) PYTEST_ARGS=..."
+
+demo: build
+	$(BIN)/python examples/quickstart_lorenz63.py
+
+test: build
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: build sanitize
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: build
+	$(BIN)/python benchmarks/run.py
+
+lint: build
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	find csrc -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \
+	    | xargs $(BIN)/clang-format --dry-run --Werror
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+sanitize: $(TOOLS)
+	$(call run-cpp-tests,build/sanitize,-DWPNODE_SANITIZE=ON)
+
+cpp-test: $(TOOLS)
+	$(call run-cpp-tests,build/tests,-DWPNODE_TESTS=ON)
+
+define run-cpp-tests
+	$(BIN)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	    $(2) --log-level=WARNING
+	$(BIN)/cmake --build $(1)
+	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=error
+endef
+
+build: $(INSTALLED)
+	@$(BIN)/cmake --build $(EDITABLE)
+
+# torch comes first and alone: a later resolver must not meet an unpinned torch.
+$(TOOLS): constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) scikit-build-core pybind11 packaging cmake ninja
+	@touch $@
+
+$(INSTALLED): $(TOOLS) pyproject.toml $(CHOICES)
+	$(PIP) --no-build-isolation -e '.[test,dev,plot]'
+	@touch $@
+
+# Changes only when a choice does, and then the module is configured anew.
+$(CHOICES): FORCE
+	@mkdir -p build
+	@echo "$(abspath $(VENV)) $(WPNODE_CUDA) $(TORCH_CUDA_ARCH_LIST)" > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+clean:
+	rm -rf build dist $(VENV) wpnode_ext/_C*.so .pytest_cache .ruff_cache .hypothesis
