@@ -1,0 +1,11 @@
+// Python's view of the CPU back end.
+#include <pybind11/pybind11.h>
+
+#include "cpu/capability.h"
+
+void bind_cpu(pybind11::module_& m) {
+    m.def("cpu_capability", &wpnode::cpu::capability,
+          "Instruction set the CPU operators use on this machine.");
+    m.def("compiled_capabilities", &wpnode::cpu::compiled_capabilities,
+          "Instruction sets compiled in, separated by spaces.");
+}

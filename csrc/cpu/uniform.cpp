@@ -1,0 +1,230 @@
+// Decomposition: samples are grouped by q, so that group j holds samples j q .. j q + q - 1 and
+// segment k starts at the first sample of group k. A tile owns a range of groups and of channels.
+// Its samples are packed by phase r = n mod q into scratch; there
+//
+//     segment[k]       = sum_r sum_t w[t q + r] * phase_r[k + t]        (correlation, q phases)
+//     sample[j q + r]  = sum_t       w[t q + r] * segment[j - t]        (adjoint, phase by phase)
+//
+// are ordinary correlations along rows (microkernels.h). The fused loss does the first for its own
+// segments and for a halo of ell / q earlier ones, then the second, with the residuals in scratch:
+// one read of f and lhs, one write of the gradient.
+#include "uniform.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "microkernels.h"
+#include "rows.h"
+#include "scratch.h"
+#include "tiling.h"
+
+namespace wpnode::cpu {
+namespace {
+
+using core::ceil_div;
+using core::Geometry;
+
+// The weights of each phase, contiguous: values(r)[t] = factor * w[t q + r], or reversed in t.
+template <typename T>
+class PhaseWeights {
+public:
+    PhaseWeights(const Geometry& g, const T* w, double factor, bool reversed)
+        : n_phases_(std::min(g.q, g.ell + 1)) {
+        for (std::int64_t r = 0; r < n_phases_; ++r) {
+            offsets_.push_back(static_cast<std::int64_t>(values_.size()));
+            for (std::int64_t i = r; i <= g.ell; i += g.q)
+                values_.push_back(static_cast<T>(factor * w[i]));
+            if (reversed) std::reverse(values_.begin() + offsets_.back(), values_.end());
+        }
+        offsets_.push_back(static_cast<std::int64_t>(values_.size()));
+    }
+
+    std::int64_t n_phases() const { return n_phases_; }  // phases with at least one tap
+    std::int64_t n_taps(std::int64_t r) const { return offsets_[r + 1] - offsets_[r]; }
+    const T* values(std::int64_t r) const { return values_.data() + offsets_[r]; }
+
+private:
+    std::int64_t n_phases_;
+    std::vector<T> values_;
+    std::vector<std::int64_t> offsets_;
+};
+
+// Adds the correlation of segments first .. first + count - 1 to rows of `out`.
+template <typename S, typename T>
+void correlate(const Geometry& g, const Tile& tile, const S* samples, const PhaseWeights<T>& w,
+               std::int64_t first, std::int64_t count, T* packed, std::vector<Phase<T>>& phases,
+               T* out) {
+    if (count == 0) return;
+    const std::int64_t rows = count + g.ell / g.q;
+    const S* origin = samples + (tile.batch * g.n_samples) * g.state + tile.channel;
+    for (std::int64_t r = 0; r < w.n_phases(); ++r) {
+        T* phase = packed + r * rows * tile.n_channels;
+        // Rows past n_taps reach no segment of this tile and may lie past the series.
+        const std::int64_t used = count + w.n_taps(r) - 1;
+        copy_rows(origin + (first * g.q + r) * g.state, g.q * g.state, phase, tile.n_channels, used,
+                  tile.n_channels);
+        std::fill(phase + used * tile.n_channels, phase + rows * tile.n_channels, T{0});
+        phases[r] = {w.values(r), w.n_taps(r), phase};
+    }
+    microkernels<T>().fir(phases.data(), w.n_phases(), count, tile.n_channels, out);
+}
+
+// Writes the adjoint for the samples of the tile's groups. Row 0 of `segments` is segment
+// tile.row - ell / q; rows outside the record are zero.
+template <typename S, typename T>
+void spread(const Geometry& g, const Tile& tile, const T* segments, const PhaseWeights<T>& reversed,
+            T* row_sums, S* samples) {
+    const std::int64_t halo = g.ell / g.q;
+    const std::int64_t size = tile.n_rows * tile.n_channels;
+    S* origin = samples + (tile.batch * g.n_samples + tile.row * g.q) * g.state + tile.channel;
+    for (std::int64_t r = 0; r < g.q; ++r) {
+        const std::int64_t left = g.n_samples - tile.row * g.q - r;  // samples from here on
+        const std::int64_t rows = std::min(tile.n_rows, ceil_div(std::max<std::int64_t>(left, 0), g.q));
+        if (rows == 0) break;
+        std::fill(row_sums, row_sums + size, T{0});
+        if (r < reversed.n_phases()) {
+            const std::int64_t n_taps = reversed.n_taps(r);
+            const Phase<T> phase{reversed.values(r), n_taps,
+                                 segments + (halo - (n_taps - 1)) * tile.n_channels};
+            microkernels<T>().fir(&phase, 1, rows, tile.n_channels, row_sums);
+        }
+        copy_rows(row_sums, tile.n_channels, origin + r * g.state, g.q * g.state, rows,
+                  tile.n_channels);
+    }
+}
+
+// Rows of `segments` for the groups of a tile and the halo before them: valid ones copied from
+// `values`, the others zero. Returns the range of valid segments.
+struct Range {
+    std::int64_t begin, end;
+};
+
+template <typename From, typename T>
+Range load_segments(const Geometry& g, const Tile& tile, const From* values, T* segments) {
+    const std::int64_t origin = tile.row - g.ell / g.q;
+    const std::int64_t rows = tile.n_rows + g.ell / g.q;
+    const std::int64_t begin = std::max<std::int64_t>(origin, 0);
+    const std::int64_t end = std::max(begin, std::min(g.n_segments, tile.row + tile.n_rows));
+    const std::int64_t width = tile.n_channels;
+    std::fill(segments, segments + (begin - origin) * width, T{0});
+    copy_rows(values + (tile.batch * g.n_segments + begin) * g.state + tile.channel, g.state,
+              segments + (begin - origin) * width, width, end - begin, width);
+    std::fill(segments + (end - origin) * width, segments + rows * width, T{0});
+    return {begin, end};
+}
+
+double multiply_adds(const Geometry& g, const Tiling& tiling, double passes) {
+    return passes * static_cast<double>(tiling.rows * tiling.channels) *
+           static_cast<double>(g.ell + 1);
+}
+
+}  // namespace
+
+template <typename S>
+void corr_uniform(const Geometry& g, const S* samples, const AccumulatorOf<S>* w, S* segments,
+                  const ParallelFor& parallel_for) {
+    using T = AccumulatorOf<S>;
+    const PhaseWeights<T> weights(g, w, 1.0, false);
+    const std::int64_t halo = g.ell / g.q;
+    const Tiling tiling =
+        make_tiling(g.batch, g.n_segments, g.state, halo, weights.n_phases() + 1, sizeof(T));
+    parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
+                 [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t size = tiling.rows * tiling.channels;
+        const std::int64_t packed_size =
+            weights.n_phases() * (tiling.rows + halo) * tiling.channels;
+        Scratch& scratch = Scratch::of_this_thread();
+        scratch.reserve<T>(packed_size + size, 2);
+        T* packed = scratch.take<T>(packed_size);
+        T* out = scratch.take<T>(size);
+        std::vector<Phase<T>> phases(weights.n_phases());
+        for (std::int64_t index = begin; index < end; ++index) {
+            const Tile tile = tiling.tile(index);
+            std::fill(out, out + tile.n_rows * tile.n_channels, T{0});
+            correlate(g, tile, samples, weights, tile.row, tile.n_rows, packed, phases, out);
+            copy_rows(out, tile.n_channels,
+                      segments + (tile.batch * g.n_segments + tile.row) * g.state + tile.channel,
+                      g.state, tile.n_rows, tile.n_channels);
+        }
+    });
+}
+
+template <typename S>
+void corr_t_uniform(const Geometry& g, const S* segments, const AccumulatorOf<S>* w, S* samples,
+                    const ParallelFor& parallel_for) {
+    using T = AccumulatorOf<S>;
+    const PhaseWeights<T> reversed(g, w, 1.0, true);
+    const std::int64_t halo = g.ell / g.q;
+    const Tiling tiling =
+        make_tiling(g.batch, ceil_div(g.n_samples, g.q), g.state, halo, 2, sizeof(T));
+    parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
+                 [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t size = tiling.rows * tiling.channels;
+        const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
+        Scratch& scratch = Scratch::of_this_thread();
+        scratch.reserve<T>(segments_size + size, 2);
+        T* rows = scratch.take<T>(segments_size);
+        T* row_sums = scratch.take<T>(size);
+        for (std::int64_t index = begin; index < end; ++index) {
+            const Tile tile = tiling.tile(index);
+            load_segments(g, tile, segments, rows);
+            spread(g, tile, rows, reversed, row_sums, samples);
+        }
+    });
+}
+
+template <typename S>
+double weak_loss_uniform(const Geometry& g, const S* f, const AccumulatorOf<S>* lhs,
+                         const AccumulatorOf<S>* w, double scale, S* gradient,
+                         const ParallelFor& parallel_for) {
+    using T = AccumulatorOf<S>;
+    const PhaseWeights<T> weights(g, w, 1.0, false);
+    const PhaseWeights<T> reversed(g, w, 2.0 * scale, true);
+    const std::int64_t halo = g.ell / g.q;
+    const Tiling tiling = make_tiling(g.batch, ceil_div(g.n_samples, g.q), g.state, halo,
+                                      weights.n_phases() + 2, sizeof(T));
+    std::vector<double> sums(tiling.n_tiles);
+    parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, gradient ? 2 : 1)),
+                 [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t size = tiling.rows * tiling.channels;
+        const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
+        const std::int64_t packed_size =
+            weights.n_phases() * (tiling.rows + 2 * halo) * tiling.channels;
+        Scratch& scratch = Scratch::of_this_thread();
+        scratch.reserve<T>(packed_size + segments_size + size, 3);
+        T* packed = scratch.take<T>(packed_size);
+        T* residuals = scratch.take<T>(segments_size);
+        T* row_sums = scratch.take<T>(size);
+        std::vector<Phase<T>> phases(weights.n_phases());
+        for (std::int64_t index = begin; index < end; ++index) {
+            const Tile tile = tiling.tile(index);
+            Range valid = load_segments(g, tile, lhs, residuals);
+            if (!gradient) valid.begin = std::min(std::max(valid.begin, tile.row), valid.end);
+            const std::int64_t origin = tile.row - halo;
+            correlate(g, tile, f, weights, valid.begin, valid.end - valid.begin, packed, phases,
+                      residuals + (valid.begin - origin) * tile.n_channels);
+            const std::int64_t own = std::min(std::max(valid.begin, tile.row), valid.end);
+            sums[index] = microkernels<T>().sum_squares(
+                residuals + (own - origin) * tile.n_channels, (valid.end - own) * tile.n_channels);
+            if (gradient) spread(g, tile, residuals, reversed, row_sums, gradient);
+        }
+    });
+    double total = 0.0;
+    for (const double sum : sums) total += sum;
+    return scale * total;
+}
+
+#define WPNODE_INSTANTIATE(S)                                                                    \
+    template void corr_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*, S*,        \
+                                  const ParallelFor&);                                           \
+    template void corr_t_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*, S*,      \
+                                    const ParallelFor&);                                         \
+    template double weak_loss_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*,     \
+                                         const AccumulatorOf<S>*, double, S*, const ParallelFor&);
+WPNODE_INSTANTIATE(double)
+WPNODE_INSTANTIATE(float)
+WPNODE_INSTANTIATE(BFloat16)
+WPNODE_INSTANTIATE(Half)
+#undef WPNODE_INSTANTIATE
+
+}  // namespace wpnode::cpu

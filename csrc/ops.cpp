@@ -1,0 +1,218 @@
+// Operator schemas, and their CPU implementations over the kernels of csrc/cpu.
+//
+// corr, corr_t and corr_w are the three partial derivatives of one trilinear form
+//
+//     T(x, w, y) = sum_{b, k, i, d} y[b, k, d] * w[(k,) i] * x[b, s_k + i, d],
+//
+// so differentiating any of them gives the other two. Autograd, fake kernels and autocast live in
+// Python (wpnode_ext/ops.py), where the stable ABI allows them.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "checks.h"
+#include "cpu/ragged.h"
+#include "cpu/uniform.h"
+#include "cpu/weight_gradient.h"
+
+namespace wpnode {
+namespace {
+
+using core::Geometry;
+using cpu::AccumulatorOf;
+
+void parallel_for(std::int64_t n, std::int64_t grain, const cpu::RangeBody& body) {
+    torch::stable::parallel_for(0, n, grain, body);
+}
+
+const std::int64_t* data_of(const std::optional<Tensor>& starts) {
+    return starts ? static_cast<const std::int64_t*>(starts->const_data_ptr()) : nullptr;
+}
+
+void check_start_values(const std::optional<Tensor>& starts, const Geometry& g) {
+    if (!starts) return;
+    const std::int64_t* s = data_of(starts);
+    check(std::is_sorted(s, s + g.n_segments), "`starts` must be non-decreasing.");
+    check(g.n_segments == 0 || (s[0] >= 0 && s[g.n_segments - 1] + g.ell < g.n_samples),
+          "`starts` must lie in 0 .. ", g.n_samples - 1 - g.ell, ".");
+}
+
+template <typename T>
+cpu::RaggedWeights<T> ragged_weights(const Tensor& w, const std::int64_t* starts) {
+    return {starts, static_cast<const T*>(w.const_data_ptr()), w.dim() == 2 ? w.size(1) : 0};
+}
+
+// Per-segment weights on a uniform grid run through the ragged kernels, which need starts.
+std::optional<Tensor> explicit_starts(const Tensor& w, const std::optional<Tensor>& starts,
+                                      const Geometry& g) {
+    if (starts || w.dim() == 1) return starts;
+    Tensor uniform = torch::stable::new_empty(w, {g.n_segments}, ScalarType::Long);
+    auto* s = static_cast<std::int64_t*>(uniform.mutable_data_ptr());
+    for (std::int64_t k = 0; k < g.n_segments; ++k) s[k] = k * g.q;
+    return uniform;
+}
+
+// Calls body with a value of the storage type, the only thing the type of which matters.
+template <typename Body>
+void with_storage(ScalarType type, const Body& body) {
+    switch (type) {
+        case ScalarType::Double: return body(double{});
+        case ScalarType::Float: return body(float{});
+        case ScalarType::BFloat16: return body(cpu::BFloat16{});
+        default: return body(cpu::Half{});
+    }
+}
+
+Tensor corr(const Tensor& x, const Tensor& w, const std::optional<Tensor>& starts, std::int64_t q) {
+    check_series(x, "x");
+    check_starts(starts);
+    const Geometry g =
+        geometry_of(x.size(0), x.size(1), x.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    check_weights(w, x.scalar_type(), g.n_segments);
+    check_start_values(starts, g);
+    Tensor y = torch::stable::new_empty(x, {g.batch, g.n_segments, g.state});
+    if (y.numel() == 0) return y;
+    const auto ragged = explicit_starts(w, starts, g);
+    with_storage(x.scalar_type(), [&]<typename S>(S) {
+        using T = AccumulatorOf<S>;
+        const auto* samples = static_cast<const S*>(x.const_data_ptr());
+        auto* segments = static_cast<S*>(y.mutable_data_ptr());
+        if (ragged) {
+            cpu::corr_ragged<S>(g, samples, ragged_weights<T>(w, data_of(ragged)), segments,
+                                parallel_for);
+        } else {
+            cpu::corr_uniform<S>(g, samples, static_cast<const T*>(w.const_data_ptr()), segments,
+                                 parallel_for);
+        }
+    });
+    return y;
+}
+
+Tensor corr_t(const Tensor& y, const Tensor& w, const std::optional<Tensor>& starts, std::int64_t q,
+              std::int64_t n_samples) {
+    check_series(y, "y");
+    check_starts(starts);
+    const Geometry g =
+        geometry_of(y.size(0), n_samples, y.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    check(y.size(1) == g.n_segments, "`y` has ", y.size(1), " rows for ", g.n_segments,
+          " segments of a series of ", n_samples, " samples.");
+    check_weights(w, y.scalar_type(), g.n_segments);
+    check_start_values(starts, g);
+    Tensor x = torch::stable::new_empty(y, {g.batch, g.n_samples, g.state});
+    if (x.numel() == 0) return x;
+    const auto ragged = explicit_starts(w, starts, g);
+    with_storage(y.scalar_type(), [&]<typename S>(S) {
+        using T = AccumulatorOf<S>;
+        const auto* segments = static_cast<const S*>(y.const_data_ptr());
+        auto* samples = static_cast<S*>(x.mutable_data_ptr());
+        if (ragged) {
+            cpu::corr_t_ragged<S>(g, segments, ragged_weights<T>(w, data_of(ragged)), samples,
+                                  parallel_for);
+        } else {
+            cpu::corr_t_uniform<S>(g, segments, static_cast<const T*>(w.const_data_ptr()), samples,
+                                   parallel_for);
+        }
+    });
+    return x;
+}
+
+Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& starts, std::int64_t q,
+              std::int64_t ell, bool per_segment) {
+    check_series(x, "x");
+    check_series(y, "y");
+    check_starts(starts);
+    check(ell >= 0, "`ell` must not be negative; got ", ell, ".");
+    const Geometry g = geometry_of(x.size(0), x.size(1), x.size(2), ell, q, starts);
+    check(y.size(0) == g.batch && y.size(1) == g.n_segments && y.size(2) == g.state,
+          "`y` must have shape [batch, n_segments, state] to match `x`.");
+    check(y.scalar_type() == x.scalar_type(), "`y` must have the dtype of `x`.");
+    check_start_values(starts, g);
+    const ScalarType type = accumulator_type(x.scalar_type());
+    const Tensor samples = torch::stable::to(x, type);
+    const Tensor segments = torch::stable::to(y, type);
+    Tensor gw = per_segment ? torch::stable::new_empty(samples, {g.n_segments, ell + 1})
+                            : torch::stable::new_empty(samples, {ell + 1});
+    with_storage(type, [&]<typename S>(S) {
+        if constexpr (std::is_floating_point_v<S>) {
+            cpu::corr_w<S>(g, static_cast<const S*>(samples.const_data_ptr()),
+                           static_cast<const S*>(segments.const_data_ptr()), data_of(starts),
+                           per_segment, static_cast<S*>(gw.mutable_data_ptr()), parallel_for);
+        }
+    });
+    return gw;
+}
+
+// The loss as a scalar tensor; writes the gradient too if there is one to write.
+Tensor weak_loss_into(const Tensor& f, const Tensor& lhs, const Tensor& w,
+                      const std::optional<Tensor>& starts, std::int64_t q, double scale,
+                      Tensor* gradient) {
+    check_series(f, "f");
+    check_series(lhs, "lhs");
+    check_starts(starts);
+    const Geometry g =
+        geometry_of(f.size(0), f.size(1), f.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    check(lhs.size(0) == g.batch && lhs.size(1) == g.n_segments && lhs.size(2) == g.state,
+          "`lhs` must have shape [batch, n_segments, state] to match `f`.");
+    const ScalarType type = accumulator_type(f.scalar_type());
+    check(lhs.scalar_type() == type, "`lhs` must have the dtype of `w`.");
+    check_weights(w, f.scalar_type(), g.n_segments);
+    check_start_values(starts, g);
+    Tensor loss = torch::stable::new_empty(lhs, {});
+    const auto ragged = explicit_starts(w, starts, g);
+    with_storage(f.scalar_type(), [&]<typename S>(S) {
+        using T = AccumulatorOf<S>;
+        const auto* values = static_cast<const S*>(f.const_data_ptr());
+        const auto* left = static_cast<const T*>(lhs.const_data_ptr());
+        auto* slope = gradient ? static_cast<S*>(gradient->mutable_data_ptr()) : nullptr;
+        double sum = 0.0;
+        if (f.numel() == 0) {
+        } else if (ragged) {
+            sum = cpu::weak_loss_ragged<S>(g, values, left, ragged_weights<T>(w, data_of(ragged)),
+                                           scale, slope, parallel_for);
+        } else {
+            sum = cpu::weak_loss_uniform<S>(g, values, left,
+                                            static_cast<const T*>(w.const_data_ptr()), scale, slope,
+                                            parallel_for);
+        }
+        *static_cast<T*>(loss.mutable_data_ptr()) = static_cast<T>(sum);
+    });
+    return loss;
+}
+
+Tensor weak_loss(const Tensor& f, const Tensor& lhs, const Tensor& w,
+                 const std::optional<Tensor>& starts, std::int64_t q, double scale) {
+    return weak_loss_into(f, lhs, w, starts, q, scale, nullptr);
+}
+
+std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, const Tensor& w,
+                                          const std::optional<Tensor>& starts, std::int64_t q,
+                                          double scale) {
+    Tensor gradient = torch::stable::empty_like(f);
+    Tensor loss = weak_loss_into(f, lhs, w, starts, q, scale, &gradient);
+    return {loss, gradient};
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY(wpnode, m) {
+    m.def("corr(Tensor x, Tensor w, Tensor? starts, SymInt q) -> Tensor");
+    m.def("corr_t(Tensor y, Tensor w, Tensor? starts, SymInt q, SymInt n_samples) -> Tensor");
+    m.def("corr_w(Tensor x, Tensor y, Tensor? starts, SymInt q, SymInt ell, bool per_segment)"
+          " -> Tensor");
+    m.def("weak_loss(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
+          " -> Tensor");
+    m.def("weak_loss_grad(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
+          " -> (Tensor, Tensor)");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(wpnode, CPU, m) {
+    m.impl("corr", TORCH_BOX(&corr));
+    m.impl("corr_t", TORCH_BOX(&corr_t));
+    m.impl("corr_w", TORCH_BOX(&corr_w));
+    m.impl("weak_loss", TORCH_BOX(&weak_loss));
+    m.impl("weak_loss_grad", TORCH_BOX(&weak_loss_grad));
+}
+
+}  // namespace wpnode

@@ -1,0 +1,255 @@
+"""Derivatives of the compiled operators, in every mode torch has.
+
+Two front doors, because in torch 2.13 neither serves all callers: operators
+registered with ``register_autograd`` compile without a graph break, but raise under
+``torch.func.grad`` and return silent zeros under ``torch.func.jvp``; an
+``autograd.Function`` with a ``jvp`` does the opposite. So traced code meets the bare
+operators (see `_registration`), everybody else the Functions below.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from . import _registration
+
+_ops = _registration.ops
+
+
+def corr(x: Tensor, w: Tensor, starts: Tensor | None, q: int) -> Tensor:
+    if torch.compiler.is_compiling():
+        return _ops.corr(x.contiguous(), w.contiguous(), starts, q)
+    return _Corr.apply(x, w, starts, q)  # type: ignore[return-value]
+
+
+def corr_t(
+    y: Tensor, w: Tensor, starts: Tensor | None, q: int, n_samples: int
+) -> Tensor:
+    if torch.compiler.is_compiling():
+        return _ops.corr_t(y.contiguous(), w.contiguous(), starts, q, n_samples)
+    return _CorrT.apply(y, w, starts, q, n_samples)  # type: ignore[return-value]
+
+
+def corr_w(
+    x: Tensor, y: Tensor, starts: Tensor | None, q: int, ell: int, per_segment: bool
+) -> Tensor:
+    if torch.compiler.is_compiling():
+        return _ops.corr_w(
+            x.contiguous(), y.contiguous(), starts, q, ell, per_segment
+        )
+    return _CorrW.apply(x, y, starts, q, ell, per_segment)  # type: ignore[return-value]
+
+
+def squared_residual(
+    f: Tensor, lhs: Tensor, w: Tensor, starts: Tensor | None, q: int, scale: float
+) -> Tensor:
+    needs_gradient = torch.is_grad_enabled() and f.requires_grad
+    if torch.compiler.is_compiling():
+        args = (f.contiguous(), lhs.contiguous(), w.contiguous(), starts, q, scale)
+        return _ops.weak_loss_grad(*args)[0] if needs_gradient else _ops.weak_loss(*args)
+    # Function transforms, and the rare derivative with respect to data or weights, go
+    # through the triple; the fused pass knows the derivative with respect to f only.
+    if (
+        torch._C._are_functorch_transforms_active()
+        or lhs.requires_grad
+        or w.requires_grad
+    ):
+        residual = lhs + corr(f.to(w.dtype), w, starts, q)
+        return scale * residual.square().sum()
+    return _SquaredResidual.apply(f, lhs, w, starts, q, scale)  # type: ignore[return-value]
+
+
+class _Corr(Function):
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, starts: Tensor | None, q: int) -> Tensor:
+        return _ops.corr(x.contiguous(), w.contiguous(), starts, q)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        x, w, starts, ctx.q = inputs
+        ctx.save_for_backward(x, w, starts)
+        ctx.save_for_forward(x, w, starts)
+
+    @staticmethod
+    def backward(ctx: Any, gy: Tensor):  # type: ignore[override]
+        x, w, starts = ctx.saved_tensors
+        gx = gw = None
+        if ctx.needs_input_grad[0]:
+            gx = corr_t(gy, w, starts, ctx.q, x.shape[1])
+        if ctx.needs_input_grad[1]:
+            gw = corr_w(x, gy, starts, ctx.q, w.shape[-1] - 1, w.dim() == 2)
+        return gx, gw, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, *_: None) -> Tensor:  # type: ignore[override]
+        x, w, starts = ctx.saved_tensors
+        return _sum_tangents(
+            None if dx is None else corr(dx, w, starts, ctx.q),
+            None if dw is None else corr(x, dw, starts, ctx.q),
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, w: Tensor, starts: Any, q: int):
+        return _vmap_series(info, in_dims, corr, x, w, starts, q)
+
+
+class _CorrT(Function):
+    @staticmethod
+    def forward(
+        y: Tensor, w: Tensor, starts: Tensor | None, q: int, n_samples: int
+    ) -> Tensor:
+        return _ops.corr_t(y.contiguous(), w.contiguous(), starts, q, n_samples)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        y, w, starts, ctx.q, ctx.n_samples = inputs
+        ctx.save_for_backward(y, w, starts)
+        ctx.save_for_forward(y, w, starts)
+
+    @staticmethod
+    def backward(ctx: Any, gx: Tensor):  # type: ignore[override]
+        y, w, starts = ctx.saved_tensors
+        gy = gw = None
+        if ctx.needs_input_grad[0]:
+            gy = corr(gx, w, starts, ctx.q)
+        if ctx.needs_input_grad[1]:
+            gw = corr_w(gx, y, starts, ctx.q, w.shape[-1] - 1, w.dim() == 2)
+        return gy, gw, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dy: Tensor | None, dw: Tensor | None, *_: None) -> Tensor:  # type: ignore[override]
+        y, w, starts = ctx.saved_tensors
+        return _sum_tangents(
+            None if dy is None else corr_t(dy, w, starts, ctx.q, ctx.n_samples),
+            None if dw is None else corr_t(y, dw, starts, ctx.q, ctx.n_samples),
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, y: Tensor, w: Tensor, starts: Any, *rest: int):
+        return _vmap_series(info, in_dims, corr_t, y, w, starts, *rest)
+
+
+class _CorrW(Function):
+    @staticmethod
+    def forward(
+        x: Tensor, y: Tensor, starts: Tensor | None, q: int, ell: int, per_segment: bool
+    ) -> Tensor:
+        return _ops.corr_w(
+            x.contiguous(), y.contiguous(), starts, q, ell, per_segment
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        x, y, starts, *ctx.rest = inputs
+        ctx.save_for_backward(x, y, starts)
+        ctx.save_for_forward(x, y, starts)
+
+    @staticmethod
+    def backward(ctx: Any, gw: Tensor):  # type: ignore[override]
+        x, y, starts = ctx.saved_tensors
+        q = ctx.rest[0]
+        gx = gy = None
+        if ctx.needs_input_grad[0]:
+            gx = corr_t(y, gw, starts, q, x.shape[1])
+        if ctx.needs_input_grad[1]:
+            gy = corr(x, gw, starts, q)
+        return gx, gy, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dy: Tensor | None, *_: None) -> Tensor:  # type: ignore[override]
+        x, y, starts = ctx.saved_tensors
+        return _sum_tangents(
+            None if dx is None else corr_w(dx, y, starts, *ctx.rest),
+            None if dy is None else corr_w(x, dy, starts, *ctx.rest),
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any):
+        return _vmap_loop(info, in_dims, corr_w, *args)
+
+
+class _SquaredResidual(Function):
+    """The fused loss. Its gradient is made in forward and handed over once."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        f: Tensor,
+        lhs: Tensor,
+        w: Tensor,
+        starts: Tensor | None,
+        q: int,
+        scale: float,
+    ) -> Tensor:
+        args = (f.contiguous(), lhs.contiguous(), w.contiguous(), starts, q, scale)
+        ctx.q, ctx.scale = q, scale
+        ctx.save_for_backward(f, lhs, w, starts)
+        ctx.save_for_forward(f, lhs, w, starts)
+        if not ctx.needs_input_grad[0]:
+            return _ops.weak_loss(*args)
+        loss, ctx.gradient = _ops.weak_loss_grad(*args)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor):  # type: ignore[override]
+        f, lhs, w, starts = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph: differentiate the formula itself
+            residual = lhs + corr(f.to(w.dtype), w, starts, ctx.q)
+            gradient = corr_t(residual, w, starts, ctx.q, f.shape[1])
+            return (2.0 * ctx.scale * g * gradient).to(f.dtype), *[None] * 5
+        # The engine owns what backward returns, so the buffer is given away and made
+        # anew if the graph is walked again.
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:
+            gradient = _ops.weak_loss_grad(
+                f.contiguous(), lhs.contiguous(), w.contiguous(), starts, ctx.q, ctx.scale
+            )[1]
+        if g.is_cpu and g.item() == 1.0:
+            return gradient, *[None] * 5
+        return gradient.mul_(g), *[None] * 5
+
+    @staticmethod
+    def jvp(  # type: ignore[override]
+        ctx: Any,
+        df: Tensor | None,
+        dlhs: Tensor | None,
+        dw: Tensor | None,
+        *_: None,
+    ) -> Tensor:
+        f, lhs, w, starts = ctx.saved_tensors
+        f = f.to(w.dtype)
+        residual = lhs + corr(f, w, starts, ctx.q)
+        dresidual = _sum_tangents(
+            dlhs,
+            None if df is None else corr(df.to(w.dtype), w, starts, ctx.q),
+            None if dw is None else corr(f, dw, starts, ctx.q),
+        )
+        return 2.0 * ctx.scale * (residual * dresidual).sum()
+
+
+def _sum_tangents(*terms: Tensor | None) -> Tensor:
+    first, *others = [term for term in terms if term is not None]
+    return sum(others, start=first)
+
+
+def _vmap_series(
+    info: Any, in_dims: tuple, op: Callable[..., Tensor], x: Tensor, *rest: Any
+):
+    """Folds a mapped series into the batch axis; anything else mapped is looped over."""
+    if in_dims[0] is None or any(dim is not None for dim in in_dims[1:]):
+        return _vmap_loop(info, in_dims, op, x, *rest)
+    x = x.movedim(in_dims[0], 0)
+    return op(x.flatten(0, 1), *rest).unflatten(0, x.shape[:2]), 0
+
+
+def _vmap_loop(info: Any, in_dims: tuple, op: Callable[..., Tensor], *args: Any):
+    def pick(index: int) -> list[Any]:
+        return [
+            arg if dim is None else arg.select(dim, index)
+            for arg, dim in zip(args, in_dims, strict=True)
+        ]
+
+    return torch.stack([op(*pick(i)) for i in range(info.batch_size)]), 0
