@@ -52,7 +52,9 @@ def segment_weights(
         rule: how samples at `t` are interpolated. "linear": piecewise linear; very
             accurate on uniform samples, where the errors of the two sums cancel, but of
             second order on others. "spline": not-a-knot cubic spline through the
-            segment's samples, fourth order. "auto": the weights of `dt` if `t` is
+            segment's samples, fourth order; samples that nearly coincide make it
+            swing, so for noisy data whose steps differ more than about tenfold prefer
+            "linear" or merge close samples. "auto": the weights of `dt` if `t` is
             uniform, else "spline". Times are uniform when no step differs from the
             mean step by more than 1e-9 of it plus the rounding of the times
             themselves, ``4 * eps * max|t|`` with the ``eps`` of the dtype of `t`.

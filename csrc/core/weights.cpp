@@ -101,7 +101,7 @@ void cell_moments(const CellRule& cell, int p, int d, double left, double right,
 // alpha . y + beta . M the weights are alpha + R^T T^-T beta: one transposed solve, in which T
 // (row-dominant for any spacing) needs no pivoting.
 class SplineFold {
-   public:
+  public:
     explicit SplineFold(std::size_t ell)
         : ell_(ell), lower_(ell), diagonal_(ell), upper_(ell), scale_(ell, 1.0) {}
 
@@ -160,7 +160,7 @@ class SplineFold {
         }
     }
 
-   private:
+  private:
     std::size_t ell_;
     std::vector<double> lower_, diagonal_, upper_;  // row i of T; upper_ holds the multipliers
     std::vector<double> scale_;                     // row i of R is scale_[i] * second difference
