@@ -31,7 +31,7 @@ def _importable() -> Path | None:
 
 
 def _target_environment() -> Path | None:
-    """Torch as the interpreter sees it outside of the isolation, .pth files included."""
+    """Torch as this interpreter sees it outside of the isolation."""
     answer = subprocess.run(
         [sys.executable, *_ASK], capture_output=True, text=True, check=False
     )

@@ -1,0 +1,41 @@
+"""Fixtures every test file may ask for: where, in which precision, how exactly."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+# Largest error allowed, relative to the largest value expected; sums over a segment
+# scale it by `ell`. A looser bound in a test carries its reason.
+TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # Skipped from this one line, so that `-ra` prints one line with their number.
+    if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device, and torch sees none")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return torch.device(request.param)
+
+
+@pytest.fixture(params=[torch.float64, torch.float32], ids=["float64", "float32"])
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    return request.param
+
+
+@pytest.fixture
+def tolerance(dtype: torch.dtype) -> float:
+    """Bound of the table for the test's `dtype`."""
+    return TOLERANCES[dtype]
+
+
+@pytest.fixture(autouse=True)
+def seed() -> Iterator[int]:
+    """Seeds torch for every test, and leaves its generator as it was."""
+    value = 20240917
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(value)
+        yield value

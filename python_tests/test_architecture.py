@@ -1,0 +1,166 @@
+"""The shape of the tree: direction of imports, sizes of files, no machine's paths."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "wpnode_ext"
+
+# Lowest first. A module imports from its own layer or from those before it.
+LAYERS = (
+    {"_C", "_backend", "_typing", "_checks", "test_functions"},
+    {"quadrature", "segments"},
+    {"_registration", "_autograd", "ops", "reference"},
+    {"plan", "losses", "filtering"},
+    {"solvers", "fields", "scaling", "metrics"},
+    {"systems", "data"},
+    {"training", "baselines"},
+    {"cli"},
+)
+# Needed by some users only: imported inside the function that needs them.
+OPTIONAL = {"matplotlib", "omegaconf", "tensorboard", "tqdm", "wandb", "xarray", "zarr"}
+LINE_CEILING = 300
+LONGER_FOR_A_REASON: dict[str, str] = {}
+
+
+def layer_of(module: str) -> int:
+    for number, names in enumerate(LAYERS):
+        if module in names:
+            return number
+    raise AssertionError(
+        f"wpnode_ext.{module} has no layer; give it one in {Path(__file__).name}."
+    )
+
+
+def top_module(path: Path, package: Path) -> str:
+    return path.relative_to(package).with_suffix("").parts[0]
+
+
+def imported_modules(path: Path, package: Path) -> Iterator[tuple[str, int]]:
+    """Modules right below ``package`` that ``path`` imports, with the line."""
+    parents = path.relative_to(package.parent).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            full_names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = list(parents[: len(parents) - node.level + 1]) if node.level else []
+            base += node.module.split(".") if node.module else []
+            full_names = [".".join([*base, alias.name]) for alias in node.names]
+        else:
+            continue
+        for name in full_names:
+            parts = name.split(".")
+            if parts[0] == package.name and len(parts) > 1:
+                yield parts[1], node.lineno
+
+
+def reversed_arrows(package: Path) -> list[str]:
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        module = top_module(path, package)
+        if module == "__init__":
+            continue
+        for target, line in imported_modules(path, package):
+            where = f"{path.relative_to(package)}:{line}"
+            if layer_of(target) > layer_of(module):
+                found.append(f"{where} imports {target}, which stands above it")
+            if target == "baselines" != module:
+                found.append(f"{where} imports baselines, which nothing may")
+    return found
+
+
+def eager_optional_imports(package: Path) -> list[str]:
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            else:
+                continue
+            found += [
+                f"{path.relative_to(package)}:{node.lineno} imports {name}"
+                for name in names
+                if name.split(".")[0] in OPTIONAL
+            ]
+    return found
+
+
+def tree_files() -> list[Path]:
+    """Files under version control; outside of a checkout, all that is not built."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listing.returncode == 0:
+        names = [ROOT / name for name in listing.stdout.split("\0") if name]
+    else:
+        skipped = {"build", "dist", ".venv", ".git"}
+        names = [
+            p for p in ROOT.rglob("*") if p.relative_to(ROOT).parts[0] not in skipped
+        ]
+    return [path for path in names if path.is_file()]
+
+
+def test_no_module_imports_from_a_layer_above_its_own() -> None:
+    assert reversed_arrows(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["from .ops import corr", "from . import ops", "import wpnode_ext.ops"],
+)
+def test_a_reversed_arrow_is_found_however_it_is_written(
+    tmp_path: Path, statement: str
+) -> None:
+    package = tmp_path / "wpnode_ext"
+    package.mkdir()
+    (package / "ops.py").write_text("from ._backend import _C\n")
+    (package / "quadrature.py").write_text(f"\n{statement}\n")
+    assert reversed_arrows(package) == [
+        "quadrature.py:2 imports ops, which stands above it"
+    ]
+
+
+def test_a_reversed_arrow_is_found_inside_a_subpackage(tmp_path: Path) -> None:
+    package = tmp_path / "wpnode_ext"
+    (package / "data").mkdir(parents=True)
+    (package / "data" / "noise.py").write_text("from ..training import loop\n")
+    assert reversed_arrows(package) == [
+        "data/noise.py:1 imports training, which stands above it"
+    ]
+
+
+def test_optional_packages_are_imported_only_where_they_are_needed() -> None:
+    assert eager_optional_imports(PACKAGE) == []
+
+
+def test_python_files_stay_below_the_line_ceiling() -> None:
+    too_long = {}
+    for path in tree_files():
+        name = str(path.relative_to(ROOT))
+        if path.suffix == ".py" and name not in LONGER_FOR_A_REASON:
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            if lines > LINE_CEILING:
+                too_long[name] = lines
+    assert too_long == {}
+
+
+def test_no_file_names_a_folder_of_one_machine() -> None:
+    folders = "|".join(["home", "root", "Users", "tmp", "work", "opt", "mnt"])
+    pattern = re.compile(rf"(?<![\w.~$}})/*-])/({folders})/\w")
+    found = []
+    for path in tree_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
+            if pattern.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert found == []
