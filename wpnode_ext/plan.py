@@ -1,0 +1,264 @@
+"""Everything about a weak form that the data fix: weights, segments, left-hand side."""
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from . import ops, reference
+from ._checks import SERIES_DTYPES, check_device
+from .quadrature import Rule, segment_weights
+from .segments import (
+    check_layout,
+    check_starts,
+    count_segments,
+    is_uniform,
+    segment_starts,
+)
+
+Reduction = Literal["mean", "sum", "none"]
+Backend = Literal["fused", "reference"]
+
+_BACKENDS: dict[str, ModuleType] = {"fused": ops, "reference": reference}
+
+
+class WeakPlan:
+    """The weak form of one data set, prepared once and used in every training step.
+
+    Computes ``lhs[k] = sum_i w_lhs[i] v[s_k + i]``, which no step changes, and keeps
+    what is needed to add ``sum_i w_rhs[i] f[s_k + i]`` for field values `f`.
+
+    Args:
+        v: observations, ``[*batch, N, *state]``; the time axis is `dim`.
+        dt: distance of uniform samples. Give either `dt` or `t`.
+        t: times of the samples, ``[N]``, increasing within each series.
+        p: exponent of the test function ``(1 - s^2)^p``.
+        ell: segments have ``ell + 1`` samples (even).
+        q: distance between neighbouring segments, in samples.
+
+    Other Args:
+        dim: time axis; axes before it are a batch, axes after it are the state.
+        d: order of the differential equation; ``f`` is the d-th derivative.
+        mask: True where a sample is missing, ``[N]``, ``[*batch, N]`` or the shape of
+            `v`. Segments that touch one are dropped; the values there are not read.
+        lengths: lengths of several series laid end to end along `dim`.
+        starts: first sample of every segment, ``[K]``, non-decreasing, instead of
+            those that `q`, `lengths` and `mask` give.
+        max_gap: with `t`, segments with a longer step are dropped; default three
+            median steps.
+        rule: quadrature at irregular times, see :func:`segment_weights`.
+        backend: "fused" or "reference" (stock torch).
+
+    Attributes:
+        n_segments: number K of segments (of every batch element).
+        starts: int64 ``[K]``, or None where segment k starts at sample ``k q``.
+        lhs: ``[*batch, K, *state]``.
+
+    A mask that differs between batch elements leaves them with different segments; the
+    batch is then one record of ``B N`` samples, and residuals are ``[K, *state]``.
+
+    Example:
+        >>> plan = WeakPlan(v, dt=0.01, p=8, ell=50, q=2)
+        >>> for _ in range(1000):
+        ...     loss = plan.loss(field(None, v))
+    """
+
+    def __init__(
+        self,
+        v: Float[Tensor, "..."],
+        *,
+        dt: float | None = None,
+        t: Float[Tensor, "N"] | None = None,
+        p: int = 8,
+        ell: int = 50,
+        q: int = 2,
+        dim: int = 0,
+        d: int = 1,
+        mask: Bool[Tensor, "..."] | None = None,
+        lengths: Sequence[int] | None = None,
+        starts: Int[Tensor, "K"] | None = None,
+        max_gap: float | None = None,
+        rule: Rule = "auto",
+        backend: Backend = "fused",
+    ) -> None:
+        if backend not in _BACKENDS:
+            raise ValueError(
+                f"`backend` must be 'fused' or 'reference'; got {backend!r}."
+            )
+        self._ops = _BACKENDS[backend]
+        check_layout(ell, q)
+        self._shape, self._dtype, self._device = v.shape, v.dtype, v.device
+        dim = _check_data(v, dim, ell)
+        self.q = q
+
+        batch, n_samples = v.shape[:dim], v.shape[dim]
+        missing = None if mask is None else _missing_samples(mask, v, dim)
+        if missing is not None and missing.dim() > 1:
+            # One long record: element b begins at sample b * N.
+            lengths = [n for _ in range(batch.numel()) for n in lengths or [n_samples]]
+            t = None if t is None else t.repeat(batch.numel())
+            missing, batch = missing.flatten(), torch.Size()
+            n_samples = missing.numel()
+        self._batch, self._n_samples = batch, n_samples
+        self._state = v.shape[dim + 1 :]
+
+        irregular = any(given is not None for given in (missing, lengths, t))
+        if starts is None and irregular:
+            starts = segment_starts(
+                n_samples, ell, q, lengths=lengths, missing=missing, t=t, max_gap=max_gap
+            )
+            if len(starts) == 0:
+                raise ValueError(
+                    f"no segment of ell + 1 = {ell + 1} samples is free of gaps, "
+                    "missing samples and series borders; use a smaller `ell`."
+                )
+        if starts is not None:
+            check_starts(starts, n_samples, ell)
+        w_lhs, w_rhs = _weights(p, ell, dt, t, d, starts, rule)
+        if starts is not None and is_uniform(starts, n_samples, ell, q):
+            starts = None
+        self.starts = None if starts is None else starts.to(v.device)
+        self.n_segments = (
+            count_segments(n_samples, ell, q) if starts is None else len(starts)
+        )
+        wide = torch.float64 if v.dtype == torch.float64 else torch.float32
+        self._w_rhs = w_rhs.to(v.device, wide).contiguous()
+        self._lhs = self._ops.corr(
+            self._flat(v).to(wide),
+            w_lhs.to(v.device, wide).contiguous(),
+            q=q,
+            starts=self.starts,
+        )
+        _check_finite(self._lhs)
+
+    @property
+    def lhs(self) -> Float[Tensor, "..."]:
+        return self._lhs.reshape(*self._batch, self.n_segments, *self._state)
+
+    def residual(self, f: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """``lhs + sum_i w_rhs[i] f[s_k + i]`` (plus sign), ``[*batch, K, *state]``."""
+        flat = self._flat(self._matching(f)).to(self._w_rhs.dtype)
+        right = self._ops.corr(flat, self._w_rhs, q=self.q, starts=self.starts)
+        residual = self._lhs + right
+        return residual.reshape(*self._batch, self.n_segments, *self._state)
+
+    def loss(
+        self, f: Float[Tensor, "..."], *, reduction: Reduction = "mean"
+    ) -> Float[Tensor, "..."]:
+        """Squared norm of the residual, summed over the state.
+
+        Args:
+            f: field values at the samples, shape of the data.
+            reduction: "mean" over all segments and batch elements, "sum" over them, or
+                "none" for ``[*batch, K]``.
+        """
+        if reduction == "none":
+            squares = self.residual(f).square()
+            return squares.flatten(len(self._batch) + 1).sum(-1) if self._state else squares
+        if reduction not in ("mean", "sum"):
+            raise ValueError(
+                f"`reduction` must be 'mean', 'sum' or 'none'; got {reduction!r}."
+            )
+        terms = self._batch.numel() * self.n_segments if reduction == "mean" else 1
+        return self._ops.squared_residual(
+            self._flat(self._matching(f)),
+            self._lhs,
+            self._w_rhs,
+            q=self.q,
+            starts=self.starts,
+            scale=1.0 / terms,
+        )
+
+    def _flat(self, x: Tensor) -> Float[Tensor, "B N D"]:
+        return x.reshape(self._batch.numel(), self._n_samples, self._state.numel())
+
+    def _matching(self, f: Tensor) -> Tensor:
+        """`f`, promoted under autocast, if it fits the data; an error otherwise."""
+        if f.dtype != self._dtype and torch.is_autocast_enabled(f.device.type):
+            f = f.to(self._dtype)
+        if (f.shape, f.dtype, f.device) != (self._shape, self._dtype, self._device):
+            raise ValueError(
+                f"`f` must match `v`; got {_describe(f.dtype, f.shape, f.device)} and "
+                f"{_describe(self._dtype, self._shape, self._device)}."
+            )
+        return f
+
+
+def _describe(dtype: torch.dtype, shape: torch.Size, device: torch.device) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)} on {device}"
+
+
+def _check_data(v: Tensor, dim: int, ell: int) -> int:
+    if v.dtype not in SERIES_DTYPES:
+        raise TypeError(
+            f"`v` must be float64, float32, bfloat16 or float16; got {v.dtype}."
+        )
+    check_device(v, "v")
+    if not -v.dim() <= dim < v.dim():
+        raise ValueError(
+            f"`dim` must be an axis of `v`, which has {v.dim()}; got {dim}."
+        )
+    dim %= v.dim()
+    if v.shape[dim] < ell + 1:
+        raise ValueError(
+            f"`v` has {v.shape[dim]} samples, fewer than the ell + 1 = {ell + 1} a "
+            "segment needs; use a smaller `ell`."
+        )
+    return dim
+
+
+def _check_finite(lhs: Tensor) -> None:
+    """Bad samples that segments touch, seen where it costs no synchronisation."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if not traced and lhs.is_cpu and not lhs.isfinite().all():
+        raise ValueError(
+            "`v` must be finite in the samples that segments touch; got NaN or "
+            "infinity. Pass `mask=` to leave missing samples out."
+        )
+
+
+def _missing_samples(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch N"]:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"`mask` must be bool (True = missing); got {mask.dtype}.")
+    if mask.shape == v.shape and v.dim() > dim + 1:
+        return mask.flatten(dim + 1).any(-1)
+    if mask.shape not in (v.shape[: dim + 1], v.shape[dim : dim + 1]):
+        raise ValueError(
+            f"`mask` must have shape {list(v.shape[dim : dim + 1])}, "
+            f"{list(v.shape[: dim + 1])} or {list(v.shape)}; got {list(mask.shape)}."
+        )
+    return mask
+
+
+def _weights(
+    p: int,
+    ell: int,
+    dt: float | None,
+    t: Tensor | None,
+    d: int,
+    starts: Tensor | None,
+    rule: Rule,
+) -> tuple[Tensor, Tensor]:
+    """Weights in float64, ``[ell + 1]`` where all segments share them."""
+    if torch.compiler.is_compiling() and t is None and dt is not None:
+        return torch.ops.wpnode.segment_weights(p, ell, dt, d)
+    rows = segment_weights(p, ell, dt, t=t, d=d, starts=starts, rule=rule)
+    shared = all(w.dim() == 2 and w.stride(0) == 0 for w in rows)
+    return (rows[0][0], rows[1][0]) if shared else rows
+
+
+@torch.library.custom_op("wpnode::segment_weights", mutates_args=())
+def _traced_weights(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
+    """Uniform weights as an operator: tracing cannot look into the compiled builder."""
+    return segment_weights(p, ell, dt, d=d)
+
+
+@_traced_weights.register_fake
+def _(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
+    return (
+        torch.empty(ell + 1, dtype=torch.float64),
+        torch.empty(ell + 1, dtype=torch.float64),
+    )
