@@ -37,9 +37,7 @@ def corr_w(
     x: Tensor, y: Tensor, starts: Tensor | None, q: int, ell: int, per_segment: bool
 ) -> Tensor:
     if torch.compiler.is_compiling():
-        return _ops.corr_w(
-            x.contiguous(), y.contiguous(), starts, q, ell, per_segment
-        )
+        return _ops.corr_w(x.contiguous(), y.contiguous(), starts, q, ell, per_segment)
     return _CorrW.apply(x, y, starts, q, ell, per_segment)  # type: ignore[return-value]
 
 
@@ -49,7 +47,9 @@ def squared_residual(
     needs_gradient = torch.is_grad_enabled() and f.requires_grad
     if torch.compiler.is_compiling():
         args = (f.contiguous(), lhs.contiguous(), w.contiguous(), starts, q, scale)
-        return _ops.weak_loss_grad(*args)[0] if needs_gradient else _ops.weak_loss(*args)
+        return (
+            _ops.weak_loss_grad(*args)[0] if needs_gradient else _ops.weak_loss(*args)
+        )
     # Function transforms, and the rare derivative with respect to data or weights, go
     # through the triple; the fused pass knows the derivative with respect to f only.
     if (
@@ -137,9 +137,7 @@ class _CorrW(Function):
     def forward(
         x: Tensor, y: Tensor, starts: Tensor | None, q: int, ell: int, per_segment: bool
     ) -> Tensor:
-        return _ops.corr_w(
-            x.contiguous(), y.contiguous(), starts, q, ell, per_segment
-        )
+        return _ops.corr_w(x.contiguous(), y.contiguous(), starts, q, ell, per_segment)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -205,7 +203,12 @@ class _SquaredResidual(Function):
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
             gradient = _ops.weak_loss_grad(
-                f.contiguous(), lhs.contiguous(), w.contiguous(), starts, ctx.q, ctx.scale
+                f.contiguous(),
+                lhs.contiguous(),
+                w.contiguous(),
+                starts,
+                ctx.q,
+                ctx.scale,
             )[1]
         if g.is_cpu and g.item() == 1.0:
             return gradient, *[None] * 5

@@ -19,8 +19,10 @@ def _n_segments(n_samples: int, w_width: int, starts: Tensor | None, q: int) -> 
         return starts.shape[0]
     torch._check(
         n_samples >= w_width,
-        lambda: f"the series has {n_samples} samples, fewer than the "
-        f"ell + 1 = {w_width} a segment needs; use a smaller `ell`.",
+        lambda: (
+            f"the series has {n_samples} samples, fewer than the "
+            f"ell + 1 = {w_width} a segment needs; use a smaller `ell`."
+        ),
     )
     return (n_samples - w_width) // q + 1
 
@@ -151,6 +153,4 @@ for _name, _backward, _setup in (
     ("weak_loss", _weak_loss_backward, _save(4)),
     ("weak_loss_grad", _weak_loss_grad_backward, _weak_loss_grad_setup),
 ):
-    torch.library.register_autograd(
-        f"wpnode::{_name}", _backward, setup_context=_setup
-    )
+    torch.library.register_autograd(f"wpnode::{_name}", _backward, setup_context=_setup)

@@ -108,7 +108,13 @@ class WeakPlan:
         irregular = any(given is not None for given in (missing, lengths, t))
         if starts is None and irregular:
             starts = segment_starts(
-                n_samples, ell, q, lengths=lengths, missing=missing, t=t, max_gap=max_gap
+                n_samples,
+                ell,
+                q,
+                lengths=lengths,
+                missing=missing,
+                t=t,
+                max_gap=max_gap,
             )
             if len(starts) == 0:
                 raise ValueError(
@@ -157,7 +163,11 @@ class WeakPlan:
         """
         if reduction == "none":
             squares = self.residual(f).square()
-            return squares.flatten(len(self._batch) + 1).sum(-1) if self._state else squares
+            return (
+                squares.flatten(len(self._batch) + 1).sum(-1)
+                if self._state
+                else squares
+            )
         if reduction not in ("mean", "sum"):
             raise ValueError(
                 f"`reduction` must be 'mean', 'sum' or 'none'; got {reduction!r}."
@@ -212,7 +222,9 @@ def _check_data(v: Tensor, dim: int, ell: int) -> int:
 
 def _check_finite(lhs: Tensor) -> None:
     """Bad samples that segments touch, seen where it costs no synchronisation."""
-    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    traced = (
+        torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    )
     if not traced and lhs.is_cpu and not lhs.isfinite().all():
         raise ValueError(
             "`v` must be finite in the samples that segments touch; got NaN or "

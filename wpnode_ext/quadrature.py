@@ -43,7 +43,8 @@ def segment_weights(
         p: exponent of the test function, from d to 64.
         ell: number of cells of a segment, even and >= 2.
         dt: distance of uniform samples. Give either `dt` or `t`.
-        t: times of the samples, ``[N]``, strictly increasing.
+        t: times of the samples, ``[N]``, strictly increasing within each segment
+            (several series may be laid end to end if `starts` keeps them apart).
         d: order of the differential equation, 1 or 2.
         q: distance between neighbouring segments, in samples.
         starts: first sample of each segment, ``[K]``; default
@@ -52,11 +53,12 @@ def segment_weights(
         rule: how samples at `t` are interpolated. "linear": piecewise linear; very
             accurate on uniform samples, where the errors of the two sums cancel, but of
             second order on others. "spline": not-a-knot cubic spline through the
-            segment's samples, fourth order; samples that nearly coincide make it
-            swing, so for noisy data whose steps differ more than about tenfold prefer
-            "linear" or merge close samples. "auto": the weights of `dt` if `t` is
-            uniform, else "spline". Times are uniform when no step differs from the
-            mean step by more than 1e-9 of it plus the rounding of the times
+            segment's samples, fourth order, but it swings where samples nearly coincide
+            and then amplifies noise. "auto": the weights of `dt` if `t` is uniform;
+            else "spline", except for segments where its noise gain
+            ``sum_i w_lhs[i]^2`` is more than twice that of "linear", which are given
+            the latter. Times are uniform when no step inside a segment differs from
+            the mean step by more than 1e-9 of it plus the rounding of the times
             themselves, ``4 * eps * max|t|`` with the ``eps`` of the dtype of `t`.
 
     Returns:
@@ -84,9 +86,9 @@ def segment_weights(
         raise ValueError("Only one of `dt` and `t` must be given; got both.")
     if t is not None:
         times, eps = _as_times(t, ell)
-        return _weights_at(
-            times, eps, p, ell, d, _as_starts(starts, times, ell, q), rule
-        )
+        first = _as_starts(starts, times, ell, q)
+        steps = _steps_inside(times, first, ell)
+        return _weights_at(times, steps, eps, p, ell, d, first, rule)
     if dt is None:
         raise ValueError("One of `dt` and `t` must be given; got neither.")
     if rule == "spline":
@@ -99,6 +101,7 @@ def segment_weights(
 
 def _weights_at(
     times: NDArray[np.float64],
+    steps: NDArray[np.float64],
     eps: float,
     p: int,
     ell: int,
@@ -106,14 +109,20 @@ def _weights_at(
     starts: NDArray[np.int64],
     rule: Rule,
 ) -> tuple[Tensor, Tensor]:
-    if rule == "auto":
-        dt = _common_step(times, eps)
-        if dt is not None:
-            w_lhs, w_rhs = _uniform_weights(p, ell, dt, d)
-            return w_lhs.expand(len(starts), -1), w_rhs.expand(len(starts), -1)
-        rule = "spline"
-    w_lhs, w_rhs = _C.irregular_weights(p, ell, d, rule, times, starts)
-    return torch.from_numpy(w_lhs), torch.from_numpy(w_rhs)
+    dt = _common_step(times, steps, eps) if rule == "auto" else None
+    if dt is not None:
+        w_lhs, w_rhs = _uniform_weights(p, ell, dt, d)
+        return w_lhs.expand(len(starts), -1), w_rhs.expand(len(starts), -1)
+
+    def build(rule: Rule) -> tuple[Tensor, Tensor]:
+        w_lhs, w_rhs = _C.irregular_weights(p, ell, d, rule, times, starts)
+        return torch.from_numpy(w_lhs), torch.from_numpy(w_rhs)
+
+    if rule != "auto":
+        return build(rule)
+    (lhs, rhs), (calm_lhs, calm_rhs) = build("spline"), build("linear")
+    swings = lhs.square().sum(1, True) > 2.0 * calm_lhs.square().sum(1, True)
+    return torch.where(swings, calm_lhs, lhs), torch.where(swings, calm_rhs, rhs)
 
 
 @lru_cache(maxsize=128)
@@ -127,11 +136,33 @@ def _uniform_weights(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tenso
     return w_lhs.clone(), w_rhs.clone()
 
 
-def _common_step(times: NDArray[np.float64], eps: float) -> float | None:
-    step = (times[-1] - times[0]) / (len(times) - 1)
+def _common_step(
+    times: NDArray[np.float64], steps: NDArray[np.float64], eps: float
+) -> float | None:
+    if len(steps) == 0:
+        return None
+    step = steps.mean()
     slack = 1e-9 * step + 4 * eps * np.abs(times).max()
-    deviation = np.abs(np.diff(times) - step).max()
-    return float(step) if deviation <= slack else None
+    return float(step) if np.abs(steps - step).max() <= slack else None
+
+
+def _steps_inside(
+    times: NDArray[np.float64], starts: NDArray[np.int64], ell: int
+) -> NDArray[np.float64]:
+    """Steps that lie inside some segment, all checked to be positive."""
+    cover = np.zeros(len(times), dtype=np.int64)
+    np.add.at(cover, starts, 1)
+    np.add.at(cover, starts + ell, -1)
+    inside = np.cumsum(cover)[:-1] > 0
+    steps = np.diff(times)
+    backward = inside & (steps <= 0)
+    if backward.any():
+        i = backward.argmax() + 1
+        raise ValueError(
+            f"`t` must be strictly increasing; got {times[i]} at index {i} after "
+            f"{times[i - 1]}. Sort the samples and merge repeated times."
+        )
+    return steps[inside]
 
 
 def _as_times(t: ArrayLike | Tensor, ell: int) -> tuple[NDArray[np.float64], float]:
@@ -164,13 +195,6 @@ def _as_times(t: ArrayLike | Tensor, ell: int) -> tuple[NDArray[np.float64], flo
     if infinite.any():
         i = infinite.argmax()
         raise ValueError(f"`t` must be finite; got {times[i]} at index {i}.")
-    backward = np.diff(times) <= 0
-    if backward.any():
-        i = backward.argmax() + 1
-        raise ValueError(
-            f"`t` must be strictly increasing; got {times[i]} at index {i} after "
-            f"{times[i - 1]}. Sort the samples and merge repeated times."
-        )
     return times, eps
 
 
