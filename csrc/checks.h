@@ -39,7 +39,8 @@ inline ScalarType accumulator_type(ScalarType type) {
 }
 
 inline void check_series(const Tensor& x, const char* name) {  // [B, rows, D]
-    check(x.dim() == 3, "`", name, "` must have shape [batch, rows, state]; got ", x.dim(), " axes.");
+    check(x.dim() == 3, "`", name, "` must have shape [batch, rows, state]; got ", x.dim(),
+          " axes.");
     check(is_supported(x.scalar_type()), "`", name,
           "` must be float64, float32, bfloat16 or float16.");
     check(x.is_contiguous(), "`", name, "` must be contiguous.");
@@ -67,6 +68,8 @@ inline core::Geometry geometry_of(std::int64_t batch, std::int64_t n_samples, st
                                   std::int64_t ell, std::int64_t q,
                                   const std::optional<Tensor>& starts) {
     check(q >= 1, "`q` must be at least 1; got ", q, ".");
+    check(starts || n_samples > ell, "the series has ", n_samples,
+          " samples, fewer than the ell + 1 = ", ell + 1, " a segment needs; use a smaller `ell`.");
     const std::int64_t n_segments =
         starts ? starts->size(0) : core::count_segments(n_samples, ell, q);
     return {batch, n_samples, state, n_segments, ell, q};

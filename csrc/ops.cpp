@@ -58,10 +58,14 @@ std::optional<Tensor> explicit_starts(const Tensor& w, const std::optional<Tenso
 template <typename Body>
 void with_storage(ScalarType type, const Body& body) {
     switch (type) {
-        case ScalarType::Double: return body(double{});
-        case ScalarType::Float: return body(float{});
-        case ScalarType::BFloat16: return body(cpu::BFloat16{});
-        default: return body(cpu::Half{});
+        case ScalarType::Double:
+            return body(double{});
+        case ScalarType::Float:
+            return body(float{});
+        case ScalarType::BFloat16:
+            return body(cpu::BFloat16{});
+        default:
+            return body(cpu::Half{});
     }
 }
 
@@ -199,12 +203,15 @@ std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, co
 STABLE_TORCH_LIBRARY(wpnode, m) {
     m.def("corr(Tensor x, Tensor w, Tensor? starts, SymInt q) -> Tensor");
     m.def("corr_t(Tensor y, Tensor w, Tensor? starts, SymInt q, SymInt n_samples) -> Tensor");
-    m.def("corr_w(Tensor x, Tensor y, Tensor? starts, SymInt q, SymInt ell, bool per_segment)"
-          " -> Tensor");
-    m.def("weak_loss(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
-          " -> Tensor");
-    m.def("weak_loss_grad(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
-          " -> (Tensor, Tensor)");
+    m.def(
+        "corr_w(Tensor x, Tensor y, Tensor? starts, SymInt q, SymInt ell, bool per_segment)"
+        " -> Tensor");
+    m.def(
+        "weak_loss(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
+        " -> Tensor");
+    m.def(
+        "weak_loss_grad(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
+        " -> (Tensor, Tensor)");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(wpnode, CPU, m) {

@@ -92,8 +92,8 @@ class _Corr(Function):
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, w: Tensor, starts: Any, q: int):
-        return _vmap_series(info, in_dims, corr, x, w, starts, q)
+    def vmap(info: Any, in_dims: tuple, *args: Any):
+        return _vmap_series(info, in_dims, corr, *args)
 
 
 class _CorrT(Function):
@@ -128,8 +128,8 @@ class _CorrT(Function):
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, y: Tensor, w: Tensor, starts: Any, *rest: int):
-        return _vmap_series(info, in_dims, corr_t, y, w, starts, *rest)
+    def vmap(info: Any, in_dims: tuple, *args: Any):
+        return _vmap_series(info, in_dims, corr_t, *args)
 
 
 class _CorrW(Function):
@@ -241,7 +241,7 @@ def _sum_tangents(*terms: Tensor | None) -> Tensor:
 def _vmap_series(
     info: Any, in_dims: tuple, op: Callable[..., Tensor], x: Tensor, *rest: Any
 ):
-    """Folds a mapped series into the batch axis; anything else mapped is looped over."""
+    """Folds a mapped series into the batch axis; loops over anything else mapped."""
     if in_dims[0] is None or any(dim is not None for dim in in_dims[1:]):
         return _vmap_loop(info, in_dims, op, x, *rest)
     x = x.movedim(in_dims[0], 0)

@@ -1,9 +1,12 @@
 """Argument checks shared by the operators, with messages in the caller's terms."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from ._backend import build_info
+from .segments import check_start_type
 
 HAS_CUDA: bool = build_info()["cuda"]
 SERIES_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -44,6 +47,7 @@ def check_weights(w: Tensor, x: Tensor) -> None:
             "`w` must have shape [ell + 1] or [n_segments, ell + 1]; "
             f"got {list(w.shape)}."
         )
+    check_finite(w, "`w` must be finite; got NaN or infinity.")
     if w.device != x.device:
         raise ValueError(
             f"`w` must be on the device of the series; got {w.device} and {x.device}."
@@ -55,12 +59,22 @@ def check_starts(starts: Tensor | None, q: int, x: Tensor) -> None:
         raise ValueError(f"`q` must be an integer >= 1; got {q}.")
     if starts is None:
         return
-    if starts.dtype != torch.int64 or starts.dim() != 1:
-        raise TypeError(
-            f"`starts` must be an int64 vector; got {starts.dtype} {list(starts.shape)}."
-        )
+    check_start_type(starts)
     if starts.device != x.device:
         raise ValueError(
             "`starts` must be on the device of the series; "
             f"got {starts.device} and {x.device}."
         )
+
+
+def check_finite(x: Tensor, message: str) -> None:
+    """Raises `message` unless all of `x` is finite.
+
+    Looks only where that costs neither a graph break nor a wait for a device.
+    """
+    traced = (
+        torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    )
+    # A sum is finite if and only if its terms are (short of overflow), and cheaper.
+    if not traced and x.is_cpu and not math.isfinite(x.detach().sum().item()):
+        raise ValueError(message)

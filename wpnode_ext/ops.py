@@ -29,7 +29,7 @@ def corr(
     w: Float[Tensor, "..."],
     *,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
 ) -> Float[Tensor, "B K D"]:
     """Weighted sum over every segment: ``y[b, k] = sum_i w[(k,) i] x[b, s_k + i]``.
 
@@ -54,7 +54,7 @@ def corr_t(
     *,
     n_samples: int,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
 ) -> Float[Tensor, "B N D"]:
     """Adjoint of `corr`: each sample gathers from the segments that contain it.
 
@@ -82,7 +82,7 @@ def corr_w(
     ell: int,
     per_segment: bool = False,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
 ) -> Float[Tensor, "..."]:
     """Derivative of ``sum(y * corr(x, w))`` with respect to the weights.
 
@@ -107,7 +107,7 @@ def squared_residual(
     w: Float[Tensor, "..."],
     *,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
     scale: float = 1.0,
 ) -> Float[Tensor, ""]:
     """``scale * sum (lhs + corr(f, w))^2``, residual and gradient in one pass.

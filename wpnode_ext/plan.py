@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from . import ops, reference
-from ._checks import SERIES_DTYPES, check_device
+from ._checks import SERIES_DTYPES, check_device, check_finite
 from .quadrature import Rule, segment_weights
 from .segments import (
     check_layout,
@@ -71,7 +71,7 @@ class WeakPlan:
         v: Float[Tensor, "..."],
         *,
         dt: float | None = None,
-        t: Float[Tensor, "N"] | None = None,
+        t: Float[Tensor, " N"] | None = None,
         p: int = 8,
         ell: int = 50,
         q: int = 2,
@@ -79,7 +79,7 @@ class WeakPlan:
         d: int = 1,
         mask: Bool[Tensor, "..."] | None = None,
         lengths: Sequence[int] | None = None,
-        starts: Int[Tensor, "K"] | None = None,
+        starts: Int[Tensor, " K"] | None = None,
         max_gap: float | None = None,
         rule: Rule = "auto",
         backend: Backend = "fused",
@@ -138,7 +138,11 @@ class WeakPlan:
             q=q,
             starts=self.starts,
         )
-        _check_finite(self._lhs)
+        check_finite(
+            self._lhs,
+            "`v` must be finite in the samples that segments touch; got NaN or "
+            "infinity. Pass `mask=` to leave missing samples out.",
+        )
 
     @property
     def lhs(self) -> Float[Tensor, "..."]:
@@ -218,18 +222,6 @@ def _check_data(v: Tensor, dim: int, ell: int) -> int:
             "segment needs; use a smaller `ell`."
         )
     return dim
-
-
-def _check_finite(lhs: Tensor) -> None:
-    """Bad samples that segments touch, seen where it costs no synchronisation."""
-    traced = (
-        torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    )
-    if not traced and lhs.is_cpu and not lhs.isfinite().all():
-        raise ValueError(
-            "`v` must be finite in the samples that segments touch; got NaN or "
-            "infinity. Pass `mask=` to leave missing samples out."
-        )
 
 
 def _missing_samples(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch N"]:

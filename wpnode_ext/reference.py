@@ -14,7 +14,7 @@ def corr(
     w: Float[Tensor, "..."],
     *,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
 ) -> Float[Tensor, "B K D"]:
     """See :func:`wpnode_ext.ops.corr`."""
     nodes = _nodes(x.shape[1], w.shape[-1], q, starts, x.device)
@@ -29,7 +29,7 @@ def corr_t(
     *,
     n_samples: int,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
 ) -> Float[Tensor, "B N D"]:
     """See :func:`wpnode_ext.ops.corr_t`."""
     nodes = _nodes(n_samples, w.shape[-1], q, starts, y.device)
@@ -45,7 +45,7 @@ def corr_w(
     ell: int,
     per_segment: bool = False,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
 ) -> Float[Tensor, "..."]:
     """See :func:`wpnode_ext.ops.corr_w`."""
     nodes = _nodes(x.shape[1], ell + 1, q, starts, x.device)
@@ -60,7 +60,7 @@ def squared_residual(
     w: Float[Tensor, "..."],
     *,
     q: int = 1,
-    starts: Int[Tensor, "K"] | None = None,
+    starts: Int[Tensor, " K"] | None = None,
     scale: float = 1.0,
 ) -> Float[Tensor, ""]:
     """See :func:`wpnode_ext.ops.squared_residual`."""

@@ -22,10 +22,10 @@ def segment_starts(
     q: int,
     *,
     lengths: Sequence[int] | None = None,
-    missing: Bool[Tensor, "N"] | None = None,
-    t: Float[Tensor, "N"] | None = None,
+    missing: Bool[Tensor, " N"] | None = None,
+    t: Float[Tensor, " N"] | None = None,
     max_gap: float | None = None,
-) -> Int[Tensor, "K"]:
+) -> Int[Tensor, " K"]:
     """First sample of every admissible segment, in increasing order.
 
     Args:
@@ -60,12 +60,18 @@ def segment_starts(
     return starts
 
 
-def check_starts(starts: Tensor, n_samples: int, ell: int) -> None:
-    """Raises unless `starts` is a non-decreasing int64 vector within the record."""
+def check_start_type(starts: Tensor) -> None:
+    """Raises unless `starts` is an int64 vector."""
     if starts.dtype != torch.int64 or starts.dim() != 1:
         raise TypeError(
-            f"`starts` must be an int64 vector; got {starts.dtype} {list(starts.shape)}."
+            "`starts` must be an int64 vector; "
+            f"got {starts.dtype} of shape {list(starts.shape)}."
         )
+
+
+def check_starts(starts: Tensor, n_samples: int, ell: int) -> None:
+    """Raises unless `starts` is a non-decreasing int64 vector within the record."""
+    check_start_type(starts)
     if len(starts) == 0:
         raise ValueError("`starts` must name at least one segment; got none.")
     if (starts.diff() < 0).any():
@@ -73,14 +79,14 @@ def check_starts(starts: Tensor, n_samples: int, ell: int) -> None:
     first, last = starts[0].item(), starts[-1].item()
     if first < 0 or last + ell >= n_samples:
         raise ValueError(
-            f"`starts` must lie in 0 .. {n_samples - 1 - ell}, the last sample a segment "
-            f"can start at; got {first} .. {last}."
+            f"`starts` must lie in 0 .. {n_samples - 1 - ell}, where segments of "
+            f"ell + 1 = {ell + 1} samples can start; got {first} .. {last}."
         )
 
 
 def is_uniform(starts: Tensor, n_samples: int, ell: int, q: int) -> bool:
     """Whether `starts` is the ``0, q, 2q, ...`` of one series without gaps."""
-    every = torch.arange(0, n_samples - ell, q, device=starts.device)
+    every = torch.arange(0, max(0, n_samples - ell), q, device=starts.device)
     return torch.equal(starts, every)
 
 
@@ -92,7 +98,7 @@ def check_layout(ell: int, q: int) -> None:
         raise ValueError(f"`q` must be an integer >= 1; got {q}.")
 
 
-def _count_in(flags: Tensor, starts: Tensor, width: int) -> Int[Tensor, "K"]:
+def _count_in(flags: Tensor, starts: Tensor, width: int) -> Int[Tensor, " K"]:
     """How many of the `width` flags from each start on are set."""
     sums = torch.cat([torch.zeros(1, dtype=torch.int64), flags.cpu().cumsum(0)])
     return sums[starts + width] - sums[starts]

@@ -27,8 +27,7 @@ struct Half {
     explicit operator float() const {
         const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
         const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
-        if (magnitude >= 0x0f800000u)
-            return std::bit_cast<float>(sign | magnitude | 0x7f800000u);
+        if (magnitude >= 0x0f800000u) return std::bit_cast<float>(sign | magnitude | 0x7f800000u);
         const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
         return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
     }
@@ -47,8 +46,8 @@ struct Half {
             return {static_cast<std::uint16_t>(sign | rounded)};
         }
         const std::uint32_t odd = (magnitude >> 13) & 1u;
-        return {static_cast<std::uint16_t>(
-            sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13))};
+        return {
+            static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13))};
     }
 };
 

@@ -19,8 +19,8 @@ struct Phase {
     const T* in;          // row 0 of this phase
 };
 
-// What a caller must guarantee about scratch: `in` and `out` are readable for kOverrun elements past
-// their last row, since rows are processed as one flat array in whole vectors.
+// What a caller must guarantee about scratch: `in` and `out` are readable for kOverrun elements
+// past their last row, since rows are processed as one flat array in whole vectors.
 inline constexpr std::int64_t kOverrun = 64;
 
 template <typename T>

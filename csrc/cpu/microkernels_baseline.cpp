@@ -1,4 +1,5 @@
-// Micro-kernels for the baseline instruction set (SSE2 on x86-64, NEON on arm64); flags are set in CMakeLists.txt.
+// Micro-kernels for the baseline instruction set (SSE2 on x86-64, NEON on arm64); flags are set in
+// CMakeLists.txt.
 #define WPNODE_VECTOR_BYTES 16
 #include "microkernels_impl.h"
 

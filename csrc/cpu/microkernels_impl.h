@@ -25,9 +25,10 @@ struct Vector {
     static Aligned broadcast(T x) { return x - Aligned{}; }
 };
 
-// Rows are one flat array in which tap t is a shift by t * stride elements, so lanes are full for any
-// row width. Eight accumulators hide the latency of two FMA units; each tap costs one broadcast and
-// one load per accumulator, all within a window of n_taps rows that stays in the first-level cache.
+// Rows are one flat array in which tap t is a shift by t * stride elements, so lanes are full for
+// any row width. Eight accumulators hide the latency of two FMA units; each tap costs one broadcast
+// and one load per accumulator, all within a window of n_taps rows that stays in the first-level
+// cache.
 template <typename T, int kVectors>
 inline void fir_block(const Phase<T>* phases, std::int64_t n_phases, std::int64_t m,
                       std::int64_t stride, std::int64_t count, T* out) {
@@ -80,7 +81,8 @@ double fold(std::int64_t count, Term term) {
     for (; i + kSums <= count; i += kSums)
         for (int s = 0; s < kSums; ++s) sums[s] += term(i + s);
     for (int s = 0; i < count; ++i, ++s) sums[s] += term(i);
-    return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+    return ((sums[0] + sums[4]) + (sums[1] + sums[5])) +
+           ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
 template <typename T>

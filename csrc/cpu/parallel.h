@@ -1,5 +1,5 @@
-// How kernels ask for threads. The caller supplies the loop (torch's thread pool in the extension, a
-// plain loop or std::thread in the tests); kernels split work by shape alone and give every tile
+// How kernels ask for threads. The caller supplies the loop (torch's thread pool in the extension,
+// a plain loop or std::thread in the tests); kernels split work by shape alone and give every tile
 // its own output, so results do not depend on the loop.
 #pragma once
 

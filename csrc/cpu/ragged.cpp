@@ -1,8 +1,8 @@
 // Decomposition: a tile owns a range of samples (and of channels), and with them the segments that
-// start there. Since starts are sorted, the segments that touch a range of samples are a range of k,
-// found by bisection. A segment is one row of output from ell + 1 packed rows; a sample of the
-// adjoint is one row from the consecutive segments that contain it, with their weights gathered into
-// a short list. Both are the primitive of microkernels.h with a single output row.
+// start there. Since starts are sorted, the segments that touch a range of samples are a range of
+// k, found by bisection. A segment is one row of output from ell + 1 packed rows; a sample of the
+// adjoint is one row from the consecutive segments that contain it, with their weights gathered
+// into a short list. Both are the primitive of microkernels.h with a single output row.
 #include "ragged.h"
 
 #include <algorithm>
@@ -86,14 +86,14 @@ std::int64_t most_segments(const Geometry& g, const Tiling& tiling, const std::i
 template <typename S, typename T>
 void pack(const Geometry& g, const Tile& tile, const S* samples, std::int64_t begin,
           std::int64_t end, T* packed) {
-    copy_rows(samples + (tile.batch * g.n_samples + begin) * g.state + tile.channel, g.state, packed,
-              tile.n_channels, end - begin, tile.n_channels);
+    copy_rows(samples + (tile.batch * g.n_samples + begin) * g.state + tile.channel, g.state,
+              packed, tile.n_channels, end - begin, tile.n_channels);
 }
 
 template <typename From, typename T>
 void load(const Geometry& g, const Tile& tile, const From* segments, Range range, T* rows) {
-    copy_rows(segments + (tile.batch * g.n_segments + range.begin) * g.state + tile.channel, g.state,
-              rows, tile.n_channels, range.size(), tile.n_channels);
+    copy_rows(segments + (tile.batch * g.n_segments + range.begin) * g.state + tile.channel,
+              g.state, rows, tile.n_channels, range.size(), tile.n_channels);
 }
 
 double multiply_adds(const Geometry& g, const Tiling& tiling) {
@@ -110,26 +110,28 @@ void corr_ragged(const Geometry& g, const S* samples, const RaggedWeights<Accumu
     using T = AccumulatorOf<S>;
     const Tiling tiling = tile_samples(g, sizeof(T));
     const std::int64_t most = most_segments(g, tiling, w.starts);
-    parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling)),
-                 [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t packed_size = (tiling.rows + g.ell) * tiling.channels;
-        Scratch& scratch = Scratch::of_this_thread();
-        scratch.reserve<T>(packed_size + most * tiling.channels, 2);
-        T* packed = scratch.take<T>(packed_size);
-        T* out = scratch.take<T>(most * tiling.channels);
-        for (std::int64_t index = begin; index < end; ++index) {
-            const Tile tile = tiling.tile(index);
-            const Range own = owned(g, tile, w.starts);
-            if (own.size() == 0) continue;
-            pack(g, tile, samples, tile.row,
-                 std::min(g.n_samples, tile.row + tile.n_rows + g.ell), packed);
-            std::fill(out, out + own.size() * tile.n_channels, T{0});
-            correlate(g, w, own.begin, own.end, packed, tile.row, tile.n_channels, out);
-            copy_rows(out, tile.n_channels,
-                      segments + (tile.batch * g.n_segments + own.begin) * g.state + tile.channel,
-                      g.state, own.size(), tile.n_channels);
-        }
-    });
+    parallel_for(
+        tiling.n_tiles, grain_for(multiply_adds(g, tiling)),
+        [&](std::int64_t begin, std::int64_t end) {
+            const std::int64_t packed_size = (tiling.rows + g.ell) * tiling.channels;
+            Scratch& scratch = Scratch::of_this_thread();
+            scratch.reserve<T>(packed_size + most * tiling.channels, 2);
+            T* packed = scratch.take<T>(packed_size);
+            T* out = scratch.take<T>(most * tiling.channels);
+            for (std::int64_t index = begin; index < end; ++index) {
+                const Tile tile = tiling.tile(index);
+                const Range own = owned(g, tile, w.starts);
+                if (own.size() == 0) continue;
+                pack(g, tile, samples, tile.row,
+                     std::min(g.n_samples, tile.row + tile.n_rows + g.ell), packed);
+                std::fill(out, out + own.size() * tile.n_channels, T{0});
+                correlate(g, w, own.begin, own.end, packed, tile.row, tile.n_channels, out);
+                copy_rows(
+                    out, tile.n_channels,
+                    segments + (tile.batch * g.n_segments + own.begin) * g.state + tile.channel,
+                    g.state, own.size(), tile.n_channels);
+            }
+        });
 }
 
 template <typename S>
@@ -140,18 +142,18 @@ void corr_t_ragged(const Geometry& g, const S* segments, const RaggedWeights<Acc
     const std::int64_t most = most_segments(g, tiling, w.starts);
     parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling)),
                  [&](std::int64_t begin, std::int64_t end) {
-        Scratch& scratch = Scratch::of_this_thread();
-        scratch.reserve<T>((most + 1) * tiling.channels, 2);
-        T* rows = scratch.take<T>(most * tiling.channels);
-        T* row_sum = scratch.take<T>(tiling.channels);
-        std::vector<T> weights;
-        for (std::int64_t index = begin; index < end; ++index) {
-            const Tile tile = tiling.tile(index);
-            const Range range = touching(g, tile, w.starts);
-            load(g, tile, segments, range, rows);
-            spread(g, tile, w, range.begin, T{1}, rows, weights, row_sum, samples);
-        }
-    });
+                     Scratch& scratch = Scratch::of_this_thread();
+                     scratch.reserve<T>((most + 1) * tiling.channels, 2);
+                     T* rows = scratch.take<T>(most * tiling.channels);
+                     T* row_sum = scratch.take<T>(tiling.channels);
+                     std::vector<T> weights;
+                     for (std::int64_t index = begin; index < end; ++index) {
+                         const Tile tile = tiling.tile(index);
+                         const Range range = touching(g, tile, w.starts);
+                         load(g, tile, segments, range, rows);
+                         spread(g, tile, w, range.begin, T{1}, rows, weights, row_sum, samples);
+                     }
+                 });
 }
 
 template <typename S>
@@ -164,40 +166,43 @@ double weak_loss_ragged(const Geometry& g, const S* f, const AccumulatorOf<S>* l
     std::vector<double> sums(tiling.n_tiles);
     parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling)),
                  [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t packed_size = (tiling.rows + 2 * g.ell) * tiling.channels;
-        Scratch& scratch = Scratch::of_this_thread();
-        scratch.reserve<T>(packed_size + (most + 1) * tiling.channels, 3);
-        T* packed = scratch.take<T>(packed_size);
-        T* residuals = scratch.take<T>(most * tiling.channels);
-        T* row_sum = scratch.take<T>(tiling.channels);
-        std::vector<T> weights;
-        for (std::int64_t index = begin; index < end; ++index) {
-            const Tile tile = tiling.tile(index);
-            const Range own = owned(g, tile, w.starts);
-            const Range range = gradient ? touching(g, tile, w.starts) : own;
-            const std::int64_t origin = std::max<std::int64_t>(
-                gradient ? tile.row - g.ell : tile.row, 0);
-            pack(g, tile, f, origin, std::min(g.n_samples, tile.row + tile.n_rows + g.ell), packed);
-            load(g, tile, lhs, range, residuals);
-            correlate(g, w, range.begin, range.end, packed, origin, tile.n_channels, residuals);
-            sums[index] = microkernels<T>().sum_squares(
-                residuals + (own.begin - range.begin) * tile.n_channels,
-                own.size() * tile.n_channels);
-            if (gradient)
-                spread(g, tile, w, range.begin, static_cast<T>(2.0 * scale), residuals, weights,
-                       row_sum, gradient);
-        }
-    });
+                     const std::int64_t packed_size = (tiling.rows + 2 * g.ell) * tiling.channels;
+                     Scratch& scratch = Scratch::of_this_thread();
+                     scratch.reserve<T>(packed_size + (most + 1) * tiling.channels, 3);
+                     T* packed = scratch.take<T>(packed_size);
+                     T* residuals = scratch.take<T>(most * tiling.channels);
+                     T* row_sum = scratch.take<T>(tiling.channels);
+                     std::vector<T> weights;
+                     for (std::int64_t index = begin; index < end; ++index) {
+                         const Tile tile = tiling.tile(index);
+                         const Range own = owned(g, tile, w.starts);
+                         const Range range = gradient ? touching(g, tile, w.starts) : own;
+                         const std::int64_t origin =
+                             std::max<std::int64_t>(gradient ? tile.row - g.ell : tile.row, 0);
+                         pack(g, tile, f, origin,
+                              std::min(g.n_samples, tile.row + tile.n_rows + g.ell), packed);
+                         load(g, tile, lhs, range, residuals);
+                         correlate(g, w, range.begin, range.end, packed, origin, tile.n_channels,
+                                   residuals);
+                         sums[index] = microkernels<T>().sum_squares(
+                             residuals + (own.begin - range.begin) * tile.n_channels,
+                             own.size() * tile.n_channels);
+                         if (gradient)
+                             spread(g, tile, w, range.begin, static_cast<T>(2.0 * scale), residuals,
+                                    weights, row_sum, gradient);
+                     }
+                 });
     double total = 0.0;
     for (const double sum : sums) total += sum;
     return scale * total;
 }
 
 #define WPNODE_INSTANTIATE(S)                                                                     \
-    template void corr_ragged<S>(const Geometry&, const S*, const RaggedWeights<AccumulatorOf<S>>&, \
-                                 S*, const ParallelFor&);                                         \
+    template void corr_ragged<S>(const Geometry&, const S*,                                       \
+                                 const RaggedWeights<AccumulatorOf<S>>&, S*, const ParallelFor&); \
     template void corr_t_ragged<S>(const Geometry&, const S*,                                     \
-                                   const RaggedWeights<AccumulatorOf<S>>&, S*, const ParallelFor&); \
+                                   const RaggedWeights<AccumulatorOf<S>>&, S*,                    \
+                                   const ParallelFor&);                                           \
     template double weak_loss_ragged<S>(const Geometry&, const S*, const AccumulatorOf<S>*,       \
                                         const RaggedWeights<AccumulatorOf<S>>&, double, S*,       \
                                         const ParallelFor&);

@@ -1,5 +1,5 @@
-// The operators of uniform.h for segments at arbitrary, non-decreasing starts, with one weight vector
-// for all segments (weight_stride = 0) or one each (weight_stride = ell + 1).
+// The operators of uniform.h for segments at arbitrary, non-decreasing starts, with one weight
+// vector for all segments (weight_stride = 0) or one each (weight_stride = ell + 1).
 //
 // Starts must satisfy 0 <= starts[k] <= n_samples - 1 - ell.
 #pragma once
@@ -20,8 +20,9 @@ struct RaggedWeights {
 };
 
 template <typename S>
-void corr_ragged(const core::Geometry& g, const S* samples, const RaggedWeights<AccumulatorOf<S>>& w,
-                 S* segments, const ParallelFor& parallel_for);
+void corr_ragged(const core::Geometry& g, const S* samples,
+                 const RaggedWeights<AccumulatorOf<S>>& w, S* segments,
+                 const ParallelFor& parallel_for);
 
 template <typename S>
 void corr_t_ragged(const core::Geometry& g, const S* segments,

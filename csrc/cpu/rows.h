@@ -37,11 +37,16 @@ template <typename From, typename To>
 void copy_rows(const From* from, std::int64_t from_stride, To* to, std::int64_t to_stride,
                std::int64_t n_rows, std::int64_t width) {
     switch (width) {
-        case 1: return copy_rows_by<1>(from, from_stride, to, to_stride, n_rows, width);
-        case 2: return copy_rows_by<2>(from, from_stride, to, to_stride, n_rows, width);
-        case 3: return copy_rows_by<3>(from, from_stride, to, to_stride, n_rows, width);
-        case 4: return copy_rows_by<4>(from, from_stride, to, to_stride, n_rows, width);
-        default: return copy_rows_by<8>(from, from_stride, to, to_stride, n_rows, width);
+        case 1:
+            return copy_rows_by<1>(from, from_stride, to, to_stride, n_rows, width);
+        case 2:
+            return copy_rows_by<2>(from, from_stride, to, to_stride, n_rows, width);
+        case 3:
+            return copy_rows_by<3>(from, from_stride, to, to_stride, n_rows, width);
+        case 4:
+            return copy_rows_by<4>(from, from_stride, to, to_stride, n_rows, width);
+        default:
+            return copy_rows_by<8>(from, from_stride, to, to_stride, n_rows, width);
     }
 }
 

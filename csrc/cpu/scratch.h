@@ -13,7 +13,7 @@
 namespace wpnode::cpu {
 
 class Scratch {
-public:
+  public:
     static Scratch& of_this_thread() {
         thread_local Scratch scratch;
         return scratch;
@@ -40,7 +40,7 @@ public:
         return array;
     }
 
-private:
+  private:
     static constexpr std::align_val_t kAlignment{64};
     struct Free {
         void operator()(std::byte* p) const { ::operator delete(p, kAlignment); }

@@ -25,9 +25,8 @@ struct Tiling {
         const std::int64_t channel_block = index / n_row_blocks % n_channel_blocks;
         const std::int64_t channel = channel_block * channels;
         const std::int64_t row = row_block * rows;
-        return {index / n_row_blocks / n_channel_blocks,
-                channel, std::min(channels, state - channel),
-                row, std::min(rows, n_rows - row)};
+        return {index / n_row_blocks / n_channel_blocks, channel,
+                std::min(channels, state - channel), row, std::min(rows, n_rows - row)};
     }
 };
 

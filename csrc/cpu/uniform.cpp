@@ -27,7 +27,7 @@ using core::Geometry;
 // The weights of each phase, contiguous: values(r)[t] = factor * w[t q + r], or reversed in t.
 template <typename T>
 class PhaseWeights {
-public:
+  public:
     PhaseWeights(const Geometry& g, const T* w, double factor, bool reversed)
         : n_phases_(std::min(g.q, g.ell + 1)) {
         for (std::int64_t r = 0; r < n_phases_; ++r) {
@@ -43,7 +43,7 @@ public:
     std::int64_t n_taps(std::int64_t r) const { return offsets_[r + 1] - offsets_[r]; }
     const T* values(std::int64_t r) const { return values_.data() + offsets_[r]; }
 
-private:
+  private:
     std::int64_t n_phases_;
     std::vector<T> values_;
     std::vector<std::int64_t> offsets_;
@@ -79,7 +79,8 @@ void spread(const Geometry& g, const Tile& tile, const T* segments, const PhaseW
     S* origin = samples + (tile.batch * g.n_samples + tile.row * g.q) * g.state + tile.channel;
     for (std::int64_t r = 0; r < g.q; ++r) {
         const std::int64_t left = g.n_samples - tile.row * g.q - r;  // samples from here on
-        const std::int64_t rows = std::min(tile.n_rows, ceil_div(std::max<std::int64_t>(left, 0), g.q));
+        const std::int64_t rows =
+            std::min(tile.n_rows, ceil_div(std::max<std::int64_t>(left, 0), g.q));
         if (rows == 0) break;
         std::fill(row_sums, row_sums + size, T{0});
         if (r < reversed.n_phases()) {
@@ -128,25 +129,27 @@ void corr_uniform(const Geometry& g, const S* samples, const AccumulatorOf<S>* w
     const std::int64_t halo = g.ell / g.q;
     const Tiling tiling =
         make_tiling(g.batch, g.n_segments, g.state, halo, weights.n_phases() + 1, sizeof(T));
-    parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
-                 [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t size = tiling.rows * tiling.channels;
-        const std::int64_t packed_size =
-            weights.n_phases() * (tiling.rows + halo) * tiling.channels;
-        Scratch& scratch = Scratch::of_this_thread();
-        scratch.reserve<T>(packed_size + size, 2);
-        T* packed = scratch.take<T>(packed_size);
-        T* out = scratch.take<T>(size);
-        std::vector<Phase<T>> phases(weights.n_phases());
-        for (std::int64_t index = begin; index < end; ++index) {
-            const Tile tile = tiling.tile(index);
-            std::fill(out, out + tile.n_rows * tile.n_channels, T{0});
-            correlate(g, tile, samples, weights, tile.row, tile.n_rows, packed, phases, out);
-            copy_rows(out, tile.n_channels,
-                      segments + (tile.batch * g.n_segments + tile.row) * g.state + tile.channel,
-                      g.state, tile.n_rows, tile.n_channels);
-        }
-    });
+    parallel_for(
+        tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
+        [&](std::int64_t begin, std::int64_t end) {
+            const std::int64_t size = tiling.rows * tiling.channels;
+            const std::int64_t packed_size =
+                weights.n_phases() * (tiling.rows + halo) * tiling.channels;
+            Scratch& scratch = Scratch::of_this_thread();
+            scratch.reserve<T>(packed_size + size, 2);
+            T* packed = scratch.take<T>(packed_size);
+            T* out = scratch.take<T>(size);
+            std::vector<Phase<T>> phases(weights.n_phases());
+            for (std::int64_t index = begin; index < end; ++index) {
+                const Tile tile = tiling.tile(index);
+                std::fill(out, out + tile.n_rows * tile.n_channels, T{0});
+                correlate(g, tile, samples, weights, tile.row, tile.n_rows, packed, phases, out);
+                copy_rows(
+                    out, tile.n_channels,
+                    segments + (tile.batch * g.n_segments + tile.row) * g.state + tile.channel,
+                    g.state, tile.n_rows, tile.n_channels);
+            }
+        });
 }
 
 template <typename S>
@@ -159,18 +162,18 @@ void corr_t_uniform(const Geometry& g, const S* segments, const AccumulatorOf<S>
         make_tiling(g.batch, ceil_div(g.n_samples, g.q), g.state, halo, 2, sizeof(T));
     parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
                  [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t size = tiling.rows * tiling.channels;
-        const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
-        Scratch& scratch = Scratch::of_this_thread();
-        scratch.reserve<T>(segments_size + size, 2);
-        T* rows = scratch.take<T>(segments_size);
-        T* row_sums = scratch.take<T>(size);
-        for (std::int64_t index = begin; index < end; ++index) {
-            const Tile tile = tiling.tile(index);
-            load_segments(g, tile, segments, rows);
-            spread(g, tile, rows, reversed, row_sums, samples);
-        }
-    });
+                     const std::int64_t size = tiling.rows * tiling.channels;
+                     const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
+                     Scratch& scratch = Scratch::of_this_thread();
+                     scratch.reserve<T>(segments_size + size, 2);
+                     T* rows = scratch.take<T>(segments_size);
+                     T* row_sums = scratch.take<T>(size);
+                     for (std::int64_t index = begin; index < end; ++index) {
+                         const Tile tile = tiling.tile(index);
+                         load_segments(g, tile, segments, rows);
+                         spread(g, tile, rows, reversed, row_sums, samples);
+                     }
+                 });
 }
 
 template <typename S>
@@ -184,42 +187,44 @@ double weak_loss_uniform(const Geometry& g, const S* f, const AccumulatorOf<S>* 
     const Tiling tiling = make_tiling(g.batch, ceil_div(g.n_samples, g.q), g.state, halo,
                                       weights.n_phases() + 2, sizeof(T));
     std::vector<double> sums(tiling.n_tiles);
-    parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, gradient ? 2 : 1)),
-                 [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t size = tiling.rows * tiling.channels;
-        const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
-        const std::int64_t packed_size =
-            weights.n_phases() * (tiling.rows + 2 * halo) * tiling.channels;
-        Scratch& scratch = Scratch::of_this_thread();
-        scratch.reserve<T>(packed_size + segments_size + size, 3);
-        T* packed = scratch.take<T>(packed_size);
-        T* residuals = scratch.take<T>(segments_size);
-        T* row_sums = scratch.take<T>(size);
-        std::vector<Phase<T>> phases(weights.n_phases());
-        for (std::int64_t index = begin; index < end; ++index) {
-            const Tile tile = tiling.tile(index);
-            Range valid = load_segments(g, tile, lhs, residuals);
-            if (!gradient) valid.begin = std::min(std::max(valid.begin, tile.row), valid.end);
-            const std::int64_t origin = tile.row - halo;
-            correlate(g, tile, f, weights, valid.begin, valid.end - valid.begin, packed, phases,
-                      residuals + (valid.begin - origin) * tile.n_channels);
-            const std::int64_t own = std::min(std::max(valid.begin, tile.row), valid.end);
-            sums[index] = microkernels<T>().sum_squares(
-                residuals + (own - origin) * tile.n_channels, (valid.end - own) * tile.n_channels);
-            if (gradient) spread(g, tile, residuals, reversed, row_sums, gradient);
-        }
-    });
+    parallel_for(
+        tiling.n_tiles, grain_for(multiply_adds(g, tiling, gradient ? 2 : 1)),
+        [&](std::int64_t begin, std::int64_t end) {
+            const std::int64_t size = tiling.rows * tiling.channels;
+            const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
+            const std::int64_t packed_size =
+                weights.n_phases() * (tiling.rows + 2 * halo) * tiling.channels;
+            Scratch& scratch = Scratch::of_this_thread();
+            scratch.reserve<T>(packed_size + segments_size + size, 3);
+            T* packed = scratch.take<T>(packed_size);
+            T* residuals = scratch.take<T>(segments_size);
+            T* row_sums = scratch.take<T>(size);
+            std::vector<Phase<T>> phases(weights.n_phases());
+            for (std::int64_t index = begin; index < end; ++index) {
+                const Tile tile = tiling.tile(index);
+                Range valid = load_segments(g, tile, lhs, residuals);
+                if (!gradient) valid.begin = std::min(std::max(valid.begin, tile.row), valid.end);
+                const std::int64_t origin = tile.row - halo;
+                correlate(g, tile, f, weights, valid.begin, valid.end - valid.begin, packed, phases,
+                          residuals + (valid.begin - origin) * tile.n_channels);
+                const std::int64_t own = std::min(std::max(valid.begin, tile.row), valid.end);
+                sums[index] =
+                    microkernels<T>().sum_squares(residuals + (own - origin) * tile.n_channels,
+                                                  (valid.end - own) * tile.n_channels);
+                if (gradient) spread(g, tile, residuals, reversed, row_sums, gradient);
+            }
+        });
     double total = 0.0;
     for (const double sum : sums) total += sum;
     return scale * total;
 }
 
-#define WPNODE_INSTANTIATE(S)                                                                    \
-    template void corr_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*, S*,        \
-                                  const ParallelFor&);                                           \
-    template void corr_t_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*, S*,      \
-                                    const ParallelFor&);                                         \
-    template double weak_loss_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*,     \
+#define WPNODE_INSTANTIATE(S)                                                                \
+    template void corr_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*, S*,    \
+                                  const ParallelFor&);                                       \
+    template void corr_t_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*, S*,  \
+                                    const ParallelFor&);                                     \
+    template double weak_loss_uniform<S>(const Geometry&, const S*, const AccumulatorOf<S>*, \
                                          const AccumulatorOf<S>*, double, S*, const ParallelFor&);
 WPNODE_INSTANTIATE(double)
 WPNODE_INSTANTIATE(float)

@@ -1,8 +1,8 @@
 // Operators on segments that start at every q-th sample, one weight vector for all of them.
 //
-// S is the storage type (float64, float32, BFloat16, Half), AccumulatorOf<S> the type of weights, of
-// `lhs` and of all sums. Arrays are dense: samples [batch, n_samples, state], segments
-// [batch, n_segments, state].
+// S is the storage type (float64, float32, BFloat16, Half), AccumulatorOf<S> the type of weights,
+// of `lhs` and of all sums. Arrays are dense: samples [batch, n_samples, state], segments [batch,
+// n_segments, state].
 #pragma once
 
 #include "../core/segments.h"

@@ -1,6 +1,7 @@
 // Decomposition: one output at a time, so nothing is shared between threads. With shared weights an
-// output is a pass over all segments; passes of neighbouring taps read almost the same samples, which
-// therefore come from cache. This operator is off the training path (weights are constants there).
+// output is a pass over all segments; passes of neighbouring taps read almost the same samples,
+// which therefore come from cache. This operator is off the training path (weights are constants
+// there).
 #include "weight_gradient.h"
 
 #include "microkernels.h"
@@ -8,8 +9,8 @@
 namespace wpnode::cpu {
 
 template <typename T>
-void corr_w(const core::Geometry& g, const T* samples, const T* segments, const std::int64_t* starts,
-            bool per_segment, T* gw, const ParallelFor& parallel_for) {
+void corr_w(const core::Geometry& g, const T* samples, const T* segments,
+            const std::int64_t* starts, bool per_segment, T* gw, const ParallelFor& parallel_for) {
     const auto& kernels = microkernels<T>();
     const std::int64_t width = g.ell + 1;
     auto term = [&](std::int64_t b, std::int64_t k, std::int64_t i) {

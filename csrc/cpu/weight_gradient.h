@@ -13,7 +13,7 @@ namespace wpnode::cpu {
 
 // `starts` may be null: s_k = k q.
 template <typename T>
-void corr_w(const core::Geometry& g, const T* samples, const T* segments, const std::int64_t* starts,
-            bool per_segment, T* gw, const ParallelFor& parallel_for);
+void corr_w(const core::Geometry& g, const T* samples, const T* segments,
+            const std::int64_t* starts, bool per_segment, T* gw, const ParallelFor& parallel_for);
 
 }  // namespace wpnode::cpu

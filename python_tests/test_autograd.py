@@ -1,0 +1,241 @@
+"""Derivatives of the operators: every order, every mode, traced or not."""
+
+import pytest
+import torch
+from torch import func
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from operator_cases import CASES, small_cases
+from wpnode_ext import ops, reference
+
+F64 = torch.float64
+
+
+def tensors(case, *, grad=True):
+    """Series, segments and weights in float64, requiring gradients."""
+    x, y, w = case.series(F64), case.segments(F64), case.weights(F64)
+    return tuple(t.requires_grad_(grad) for t in (x, y, w))
+
+
+def calls(case):
+    """Each operator as a function of its differentiable inputs (x, y, w)."""
+    at = {"q": case.q, "starts": case.start_tensor()}
+    n, ell, rows = case.n_samples, case.ell, case.per_segment
+    return {
+        "corr": lambda lib, x, y, w: lib.corr(x, w, **at),
+        "corr_t": lambda lib, x, y, w: lib.corr_t(y, w, n_samples=n, **at),
+        "corr_w": lambda lib, x, y, w: lib.corr_w(
+            x, y, ell=ell, per_segment=rows, **at
+        ),
+        "squared_residual": lambda lib, x, y, w: lib.squared_residual(
+            x, y, w, scale=0.3, **at
+        ),
+    }
+
+
+each_operator = pytest.mark.parametrize("name", calls(CASES["plain"]))
+
+
+@each_operator
+@small_cases()
+def test_first_derivatives_match_finite_differences(case, name):
+    call = calls(case)[name]
+    assert gradcheck(
+        lambda *args: call(ops, *args), tensors(case), check_forward_ad=True
+    )
+
+
+@each_operator
+@small_cases()
+def test_second_derivatives_match_finite_differences(case, name):
+    call = calls(case)[name]
+    assert gradgradcheck(lambda *args: call(ops, *args), tensors(case))
+
+
+@small_cases()
+def test_fused_path_has_all_derivatives(case):
+    """Only `f` requires a gradient: the path with the one-pass kernel."""
+    x, y, w = tensors(case)
+    call = calls(case)["squared_residual"]
+
+    def loss(f):
+        return call(ops, f, y.detach(), w.detach())
+
+    assert gradcheck(loss, (x,), check_forward_ad=True, check_undefined_grad=False)
+    assert gradgradcheck(loss, (x,))
+
+
+def test_third_derivative_of_the_cubed_loss():
+    x, y, w = tensors(CASES["one segment"])
+    results = []
+    for lib in (ops, reference):
+        call = calls(CASES["one segment"])["squared_residual"]
+        g = call(lib, x, y.detach(), w.detach()) ** 3
+        for _ in range(3):
+            (g,) = torch.autograd.grad(g.sum(), x, create_graph=True)
+        results.append(g)
+    assert_close(*results)
+
+
+def test_walking_the_graph_twice_gives_the_same_gradient_twice():
+    case = CASES["plain"]
+    x, y, w = tensors(case)
+    loss = ops.squared_residual(x, y.detach(), w.detach(), q=case.q)
+    loss.backward(retain_graph=True)
+    once = x.grad.clone()
+    (3.0 * loss).backward()
+    assert_close(x.grad, 4.0 * once)
+
+
+@small_cases()
+def test_function_transforms_agree_with_the_reference(case):
+    x, y, w = tensors(case, grad=False)
+    call = calls(case)["squared_residual"]
+    v = torch.randn_like(x)
+
+    def results(lib):
+        def loss(f):
+            return call(lib, f, y, w)
+
+        yield func.grad(loss)(x)
+        yield func.jvp(loss, (x,), (v,))[1]
+        yield func.vjp(loss, x)[1](torch.tensor(2.0, dtype=F64))[0]
+        yield func.jacrev(loss)(x)
+        yield func.jacfwd(loss)(x)
+        yield func.hessian(loss)(x)
+        yield func.jvp(func.grad(loss), (x,), (v,))[1]
+
+    for ours, theirs in zip(results(ops), results(reference), strict=True):
+        assert_close(ours, theirs)
+
+
+@each_operator
+@small_cases()
+def test_jacrev_equals_jacfwd(case, name):
+    args = tensors(case, grad=False)
+    call = calls(case)[name]
+    used = {"corr": (0, 2), "corr_t": (1, 2), "corr_w": (0, 1)}.get(name, (0, 1, 2))
+
+    def function(*inputs):
+        return call(ops, *inputs)
+
+    assert_close(
+        func.jacrev(function, argnums=used)(*args),
+        func.jacfwd(function, argnums=used)(*args),
+    )
+
+
+def test_forward_mode_is_not_silently_zero():
+    case = CASES["plain"]
+    x, y, w = tensors(case, grad=False)
+    tangent = torch.randn_like(x)
+    _, through_func = func.jvp(lambda f: ops.corr(f, w, q=case.q), (x,), (tangent,))
+    assert_close(through_func, reference.corr(tangent, w, q=case.q))
+    assert through_func.abs().max() > 0.1
+    with forward_ad.dual_level():
+        for position in range(3):
+            inputs = [x, y, w]
+            inputs[position] = forward_ad.make_dual(
+                inputs[position], torch.ones_like(inputs[position])
+            )
+            loss = ops.squared_residual(*inputs, q=case.q)
+            expected = reference.squared_residual(*inputs, q=case.q)
+            slope = forward_ad.unpack_dual(loss).tangent
+            assert slope.abs() > 1e-3
+            assert_close(slope, forward_ad.unpack_dual(expected).tangent)
+
+
+@pytest.mark.parametrize("in_dims", [(0, None), (2, None), (None, 0), (0, 1)])
+def test_vmap_over_series_and_weights(in_dims):
+    case = CASES["batch"]
+    sizes = {"x": list(case.series(F64).shape), "w": [case.ell + 1]}
+    x_dim, w_dim = in_dims
+    for name, dim in (("x", x_dim), ("w", w_dim)):
+        if dim is not None:
+            sizes[name].insert(dim, 5)
+    x, w = torch.randn(sizes["x"], dtype=F64), torch.randn(sizes["w"], dtype=F64)
+    y = case.segments(F64)
+
+    def results(lib):
+        def corr(x, w):
+            return lib.corr(x, w, q=case.q)
+
+        def weight_gradient(x, w):
+            return func.grad(lambda w: (corr(x, w) * y).sum())(w)
+
+        yield func.vmap(corr, in_dims)(x, w)
+        yield func.vmap(weight_gradient, in_dims)(x, w)
+
+    for ours, theirs in zip(results(ops), results(reference), strict=True):
+        assert_close(ours, theirs)
+
+
+def test_per_sample_gradients_of_a_network():
+    net = torch.nn.Sequential(
+        torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
+    )
+    net = net.double()
+    parameters = dict(net.named_parameters())
+    series = torch.randn(6, 1, 40, 3, dtype=F64)
+    w_lhs, w_rhs = torch.randn(2, 11, dtype=F64)
+
+    def loss(lib, parameters, v):
+        f = func.functional_call(net, parameters, (v,))
+        return lib.squared_residual(f, lib.corr(v, w_lhs, q=2), w_rhs, q=2)
+
+    def gradients(lib):
+        one = func.grad(lambda parameters, v: loss(lib, parameters, v))
+        return func.vmap(one, in_dims=(None, 0))(parameters, series)
+
+    assert_close(gradients(ops), gradients(reference))
+
+
+@each_operator
+@small_cases()
+def test_opcheck(case, name):
+    x, y, w = tensors(case)
+    starts, q = case.start_tensor(), case.q
+    op = torch.ops.wpnode
+    arguments = {
+        "corr": (op.corr, (x, w, starts, q)),
+        "corr_t": (op.corr_t, (y, w, starts, q, case.n_samples)),
+        "corr_w": (op.corr_w, (x, y, starts, q, case.ell, case.per_segment)),
+        "squared_residual": (op.weak_loss, (x, y, w, starts, q, 0.3)),
+    }
+    torch.library.opcheck(*arguments[name])
+    if name == "squared_residual":
+        torch.library.opcheck(op.weak_loss_grad, (x, y, w, starts, q, 0.3))
+
+
+@small_cases()
+def test_operators_of_traced_code_have_right_formulas(case):
+    op, starts, q = torch.ops.wpnode, case.start_tensor(), case.q
+
+    def loss(x, y, w):
+        return op.weak_loss(x, y, w, starts, q, 0.3)
+
+    def loss_and_gradient(x, y, w):
+        return op.weak_loss_grad(x, y, w, starts, q, 0.3)
+
+    for function in (loss, loss_and_gradient):
+        assert gradcheck(function, tensors(case))
+    assert gradgradcheck(loss_and_gradient, tensors(case))
+
+
+@small_cases()
+def test_compiled_loss_needs_no_graph_break(case):
+    x, y, w = tensors(case)
+    y, w = y.detach(), w.detach()
+    call = calls(case)["squared_residual"]
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda f: call(ops, f, y, w), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    loss = compiled(x)
+    loss.backward()
+    wide = x.detach().requires_grad_()
+    expected = call(reference, wide, y, w)
+    expected.backward()
+    assert_close(loss, expected)
+    assert_close(x.grad, wide.grad)
