@@ -1,0 +1,23 @@
+"""Vector fields: callables ``field(t, u)``, batched over the leading axes of `u`.
+
+`u` is ``[*batch, *state]``. `t` is a number or a tensor that broadcasts against `u`
+(``[*batch, 1, ...]``), so that ``torch.sin(t) * u`` means the same in both cases. Any
+function or ``nn.Module`` of this form is a field; the classes here are the usual ones.
+"""
+
+from .base import AutonomousField, Field, FunctionField, as_field
+from .conv import ConvField
+from .forcing import Forcing
+from .library import LibraryField
+from .mlp import MLPField
+
+__all__ = [
+    "AutonomousField",
+    "ConvField",
+    "Field",
+    "Forcing",
+    "FunctionField",
+    "LibraryField",
+    "MLPField",
+    "as_field",
+]

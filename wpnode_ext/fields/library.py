@@ -1,0 +1,161 @@
+"""Polynomial field: few parameters, equations one can read."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .base import Field
+
+
+class LibraryField(Field):
+    """``f(u) = sum_j coefficients[j] * monomial_j(u, x)`` up to a total degree.
+
+    Coefficients start at zero: the field of a system at rest.
+
+    Args:
+        dim: size D of the state, the last axis of `u`.
+        degree: highest total degree of a monomial.
+        forcing_dim: number of inputs, variables of the monomials like the state.
+
+    Attributes:
+        exponents: one tuple of ``D + forcing_dim`` exponents a term, degree by degree.
+        coefficients: ``[n_terms, D]``, with ``n_terms = C(D + forcing_dim + degree,
+            degree)``.
+    """
+
+    def __init__(self, dim: int, degree: int = 2, *, forcing_dim: int = 0) -> None:
+        super().__init__(forcing_dim)
+        if dim < 1 or degree < 0:
+            raise ValueError(
+                f"`dim` must be >= 1 and `degree` >= 0; got {dim} and {degree}."
+            )
+        self.dim, self.degree = dim, degree
+        variables = dim + forcing_dim
+        terms = [
+            combination
+            for size in range(degree + 1)
+            for combination in itertools.combinations_with_replacement(
+                range(variables), size
+            )
+        ]
+        self.exponents = [
+            tuple(term.count(variable) for variable in range(variables))
+            for term in terms
+        ]
+        # Each monomial is one of the degree before times its last variable.
+        self._recipes: list[tuple[list[int], list[int]]] = []
+        for size in range(1, degree + 1):
+            before = [term for term in terms if len(term) == size - 1]
+            place = {term: number for number, term in enumerate(before)}
+            now = [term for term in terms if len(term) == size]
+            self._recipes.append(
+                ([place[term[:-1]] for term in now], [term[-1] for term in now])
+            )
+        self.coefficients = nn.Parameter(torch.zeros(len(terms), dim))
+
+    def features(
+        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch n_terms"]:
+        """Values of the monomials."""
+        z = u if x is None else torch.cat([u, x], dim=-1)
+        rows = [torch.ones_like(z[..., :1])]
+        for parents, variables in self._recipes:
+            rows.append(rows[-1][..., parents] * z[..., variables])
+        return torch.cat(rows, dim=-1)
+
+    def at(
+        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch D"]:
+        return self.features(u, x) @ self.coefficients
+
+    @torch.no_grad()
+    def in_coordinates(
+        self,
+        scale: Float[Tensor, " D"],
+        shift: Float[Tensor, " D"],
+        *,
+        forcing_scale: Float[Tensor, " C"] | None = None,
+        forcing_shift: Float[Tensor, " C"] | None = None,
+    ) -> "LibraryField":
+        """The same dynamics for ``w = scale * u + shift``, a polynomial again.
+
+        Its coefficients are found by interpolation in float64 at random points of the
+        cube ``|u| <= 1``, which determine a polynomial of this degree.
+        """
+        scale, shift = scale.double().flatten(), shift.double().flatten()
+        generator = torch.Generator().manual_seed(0)
+        n_points = 4 * len(self.exponents) + 8
+        z = (
+            2
+            * torch.rand(n_points, self.dim + self.forcing_dim, generator=generator)
+            .double()
+            .cpu()
+            - 1
+        )
+        u, x = z[:, : self.dim], z[:, self.dim :] if self.forcing_dim else None
+        values = self.features(u, x) @ self.coefficients.double().cpu() * scale.cpu()
+        if x is not None and forcing_scale is not None and forcing_shift is not None:
+            x = x * forcing_scale.double().cpu() + forcing_shift.double().cpu()
+        moved = LibraryField(self.dim, self.degree, forcing_dim=self.forcing_dim)
+        matrix = moved.features(u * scale.cpu() + shift.cpu(), x)
+        # Columns differ by powers of the scale; equal norms keep the solution accurate.
+        norms = matrix.norm(dim=0)
+        solution = torch.linalg.lstsq(matrix / norms, values, driver="gelsd").solution
+        moved.coefficients = nn.Parameter(solution / norms[:, None])
+        return moved
+
+    def equations(
+        self, names: Sequence[str] | None = None, *, digits: int = 4
+    ) -> list[str]:
+        """One line of text a component, e.g. ``dx/dt = -10 x + 10 y``.
+
+        Args:
+            names: names of the state variables, then of the inputs; default
+                ``u0, u1, ..., x0, ...``.
+            digits: significant digits; coefficients below ``10^-digits`` of the largest
+                one of the field are left out.
+        """
+        variables = self.dim + self.forcing_dim
+        if names is None:
+            names = [f"u{i}" for i in range(self.dim)]
+            names += [f"x{i}" for i in range(self.forcing_dim)]
+        if len(names) != variables:
+            raise ValueError(
+                f"`names` must have {variables} entries; got {list(names)}."
+            )
+        table = self.coefficients.detach().double().cpu()
+        floor = table.abs().max().item() * 10.0**-digits
+        labels = [_monomial(exponents, names) for exponents in self.exponents]
+        lines = []
+        for component in range(self.dim):
+            terms = [
+                (value, label)
+                for value, label in zip(
+                    table[:, component].tolist(), labels, strict=True
+                )
+                if abs(value) > floor
+            ]
+            lines.append(f"d{names[component]}/dt = {_sum_of(terms, digits)}")
+        return lines
+
+
+def _monomial(exponents: Sequence[int], names: Sequence[str]) -> str:
+    powers = [
+        name if exponent == 1 else f"{name}^{exponent}"
+        for name, exponent in zip(names, exponents, strict=True)
+        if exponent > 0
+    ]
+    return " ".join(powers)
+
+
+def _sum_of(terms: list[tuple[float, str]], digits: int) -> str:
+    text = ""
+    for value, label in terms:
+        sign = "-" if math.copysign(1.0, value) < 0 else "+"
+        lead = f" {sign} " if text else ("-" if sign == "-" else "")
+        text += f"{lead}{abs(value):.{digits}g}" + (f" {label}" if label else "")
+    return text or "0"
