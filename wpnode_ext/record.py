@@ -1,0 +1,102 @@
+"""Observations as one record: a batch or several series, laid end to end."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .runs import gap_free_runs
+
+
+class Record:
+    """Data ``[N, *state]`` with their times and the runs that have no gap.
+
+    A batch becomes series laid end to end. Missing values are zero here: no loss reads
+    them, but a field that met NaN would spoil the gradients of its weights.
+
+    Args:
+        v: observations, ``[*batch, N, *state]``.
+        dt: distance of uniform samples. Give either `dt` or `t`.
+        t: times of the samples, ``[N]``, increasing within each series.
+        dim: time axis; axes before it are a batch, axes after it are the state.
+        lengths: lengths of several series laid end to end along `dim`.
+        mask: True where a sample is missing, ``[N]``, ``[*batch, N]`` or the shape of
+            `v`.
+        max_gap: with `t`, a longer step is a gap; default three median steps.
+
+    Attributes:
+        v: ``[B N, *state]``.
+        t: float64 times, broadcastable against `v`.
+        dt: distance of the samples, or None where steps may differ.
+        runs: pairs (first, stop) of samples that follow one another.
+    """
+
+    def __init__(
+        self,
+        v: Float[Tensor, "..."],
+        *,
+        dt: float | None = None,
+        t: Float[Tensor, " N"] | None = None,
+        dim: int = 0,
+        lengths: Sequence[int] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        max_gap: float | None = None,
+    ) -> None:
+        if (dt is None) == (t is None):
+            raise ValueError("give either `dt` or `t`, the times of the samples.")
+        if not -v.dim() <= dim < v.dim():
+            raise ValueError(
+                f"`dim` must be an axis of `v`, which has {v.dim()}; got {dim}."
+            )
+        dim %= v.dim()
+        batch, n = v.shape[:dim].numel(), v.shape[dim]
+        self.state = v.shape[dim + 1 :]
+        self.dt = dt
+        times = _times(n, dt, t, v.device).repeat(batch)
+        missing = None
+        self.v = self.flat(v)
+        ones = (1,) * len(self.state)
+        if mask is not None:
+            missing = _missing(mask, v, dim).flatten()
+            self.v = self.v.masked_fill(missing.to(v.device).reshape(-1, *ones), 0.0)
+        self.runs = gap_free_runs(
+            batch * n,
+            lengths=list(lengths or [n]) * batch,
+            missing=missing,
+            t=None if t is None else times,
+            max_gap=max_gap,
+        )
+        self.t = times.reshape(-1, *ones)
+
+    def flat(self, x: Tensor) -> Float[Tensor, " N *state"]:
+        """A tensor of the shape of the data in the layout of the record."""
+        return x.reshape(-1, *self.state)
+
+
+def _times(
+    n: int, dt: float | None, t: Tensor | None, device: torch.device
+) -> Float[Tensor, " N"]:
+    if t is None:
+        if dt is None or not dt > 0:
+            raise ValueError(f"`dt` must be positive; got {dt}.")
+        return dt * torch.arange(n, dtype=torch.float64, device=device)
+    times = torch.as_tensor(t, dtype=torch.float64, device=device)
+    if times.shape != (n,):
+        raise ValueError(
+            f"`t` must have shape [{n}], one time a sample; got {list(times.shape)}."
+        )
+    return times
+
+
+def _missing(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch N"]:
+    if mask.dtype != torch.bool:
+        raise TypeError(f"`mask` must be bool (True = missing); got {mask.dtype}.")
+    if mask.shape == v.shape and v.dim() > dim + 1:
+        mask = mask.flatten(dim + 1).any(-1)
+    if mask.shape not in (v.shape[: dim + 1], v.shape[dim : dim + 1]):
+        raise ValueError(
+            f"`mask` must have shape {list(v.shape[dim : dim + 1])}, "
+            f"{list(v.shape[: dim + 1])} or {list(v.shape)}; got {list(mask.shape)}."
+        )
+    return mask.expand(v.shape[: dim + 1])
