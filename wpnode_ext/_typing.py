@@ -1,13 +1,15 @@
 """Vocabulary of the signatures: what a field is, what an array may be."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-# ``field(t, u) -> du/dt`` with ``u`` of shape ``[B, *state]`` and a scalar ``t``.
-Field = Callable[[Tensor, Tensor], Tensor]
+# ``field(t, u) -> du/dt``, batched over the leading axes of ``u``. The time may be a
+# number, a scalar tensor, or one value a batch element.
+Field = Callable[[Any, Tensor], Tensor]
 
 # What users have in hand; integers are accepted and become float64.
 Array = Tensor | NDArray[np.generic]

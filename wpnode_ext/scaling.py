@@ -1,0 +1,191 @@
+"""Affine scalers of the state, and what they do to a vector field."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ._arrays import as_float64
+from ._typing import Array, Field
+
+Per = Literal["component", "whole"]
+
+
+class Scaler(ABC):
+    """``scaled = (v - shift) / scale``, fitted to data and invertible.
+
+    Time is not scaled, so a field transforms as a velocity does:
+    ``f_scaled(s) = f(shift + scale * s) / scale``.
+
+    Args:
+        per: "component": every entry of the state has a shift and a scale of its own,
+            which changes their relative weight in a loss; "whole": one for all.
+
+    Attributes:
+        shift, scale: float64, ``[*state]`` or a scalar, on the CPU.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, per: Per = "component") -> None:
+        if per not in ("component", "whole"):
+            raise ValueError(f"`per` must be 'component' or 'whole'; got {per!r}.")
+        self.per: Per = per
+        self._shift: Tensor | None = None
+        self._scale: Tensor | None = None
+
+    @abstractmethod
+    def _statistics(self, v: Float[Tensor, "M D"]) -> tuple[Tensor, Tensor]:
+        """Shift and scale of each column; NaN is left out."""
+
+    def fit(self, v: Array) -> Self:
+        """Takes shift and scale from series ``[N, *state]``; NaN counts as missing."""
+        data = as_float64(v, "v")
+        if data.dim() < 1 or data.shape[0] == 0:
+            raise ValueError(
+                f"`v` must have at least one sample; got shape {list(data.shape)}."
+            )
+        state = data.shape[1:] if self.per == "component" else torch.Size()
+        columns = data.reshape(-1, state.numel())
+        if data.isinf().any():
+            raise ValueError(
+                "`v` must not hold infinities; mark them as missing (NaN)."
+            )
+        if columns.isnan().all(0).any():
+            raise ValueError(
+                "`v` must have at least one finite sample in every component; "
+                f"{int(columns.isnan().all(0).sum())} have none. Drop them first."
+            )
+        shift, scale = self._statistics(columns)
+        # A constant component keeps its size: it carries no scale of its own.
+        scale = torch.where(scale > 0, scale, 1.0)
+        self._shift, self._scale = shift.reshape(state), scale.reshape(state)
+        return self
+
+    @property
+    def shift(self) -> Float[Tensor, "..."]:
+        return self._fitted(self._shift)
+
+    @property
+    def scale(self) -> Float[Tensor, "..."]:
+        return self._fitted(self._scale)
+
+    def transform(self, v: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Scaled states ``[..., *state]``, same dtype and device."""
+        return ((v - _like(self.shift, v)) / _like(self.scale, v)).to(v.dtype)
+
+    def inverse(self, s: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Physical states of scaled ones."""
+        return (_like(self.shift, s) + _like(self.scale, s) * s).to(s.dtype)
+
+    def to_physical(self, field: Field) -> "RescaledField":
+        """The physical field of a `field` in scaled coordinates."""
+        return RescaledField(field, self.shift, self.scale)
+
+    def to_scaled(self, field: Field) -> "RescaledField":
+        """The field in scaled coordinates of a physical `field`."""
+        return RescaledField(field, -self.shift / self.scale, 1 / self.scale)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and strings only; see :func:`scaler_from_state_dict`."""
+        return {
+            "kind": self.kind,
+            "per": self.per,
+            "shift": self.shift.clone(),
+            "scale": self.scale.clone(),
+        }
+
+    def _fitted(self, value: Tensor | None) -> Tensor:
+        if value is None:
+            raise RuntimeError(
+                f"{type(self).__name__} is not fitted; call `fit` first."
+            )
+        return value
+
+
+class MinMaxScaler(Scaler):
+    """Smallest value to 0, largest to 1; the paper's."""
+
+    kind = "minmax"
+
+    def _statistics(self, v: Float[Tensor, "M D"]) -> tuple[Tensor, Tensor]:
+        missing = v.isnan()
+        low = v.masked_fill(missing, float("inf")).amin(0)
+        high = v.masked_fill(missing, -float("inf")).amax(0)
+        return low, high - low
+
+
+class StandardScaler(Scaler):
+    """Mean to 0, standard deviation to 1."""
+
+    kind = "standard"
+
+    def _statistics(self, v: Float[Tensor, "M D"]) -> tuple[Tensor, Tensor]:
+        mean = v.nanmean(0)
+        return mean, (v - mean).square().nanmean(0).sqrt()
+
+
+class IdentityScaler(Scaler):
+    """Leaves states as they are."""
+
+    kind = "identity"
+
+    def _statistics(self, v: Float[Tensor, "M D"]) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(v[0]), torch.ones_like(v[0])
+
+
+class RescaledField(nn.Module):
+    """``scale * field(t, (u - shift) / scale)``: a field in other coordinates.
+
+    The constants are float64 buffers that follow the module to its device; values have
+    the dtype of `u`.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, field: Field, shift: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.field = field
+        self.register_buffer("shift", shift.clone())
+        self.register_buffer("scale", scale.clone())
+
+    def forward(
+        self, t: Tensor | float, u: Float[Tensor, "..."]
+    ) -> Float[Tensor, "..."]:
+        shift, scale = self.shift.to(u.dtype), self.scale.to(u.dtype)
+        return scale * self.field(t, (u - shift) / scale)
+
+
+_KINDS: dict[str, type[Scaler]] = {
+    kind.kind: kind for kind in (MinMaxScaler, StandardScaler, IdentityScaler)
+}
+
+
+def make_scaler(kind: str, per: Per = "component") -> Scaler:
+    """An unfitted scaler by name: "minmax", "standard" or "identity"."""
+    if kind not in _KINDS:
+        raise ValueError(
+            f"`kind` must be 'minmax', 'standard' or 'identity'; got {kind!r}."
+        )
+    return _KINDS[kind](per)
+
+
+def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
+    """The fitted scaler that :meth:`Scaler.state_dict` described."""
+    missing = {"kind", "per", "shift", "scale"} - set(state)
+    if missing:
+        raise ValueError(
+            f"`state` must describe a scaler; it has no {sorted(missing)}."
+        )
+    scaler = make_scaler(state["kind"], state["per"])
+    scaler._shift = state["shift"].to(torch.float64)
+    scaler._scale = state["scale"].to(torch.float64)
+    return scaler
+
+
+def _like(constant: Tensor, x: Tensor) -> Tensor:
+    """`constant` beside `x`, at least float32: 16 bits would spoil shift and scale."""
+    return constant.to(x.device, torch.promote_types(x.dtype, torch.float32))
