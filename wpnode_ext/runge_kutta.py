@@ -124,8 +124,8 @@ def integrate(
             if substeps > MAX_SUBSTEPS:
                 raise RuntimeError(
                     f"{method} needs more than {MAX_SUBSTEPS} steps between two "
-                    f"samples for rtol {rtol:g}, atol {atol:g}: the field is too steep. "
-                    "Lower the learning rate, or use a fixed-step method."
+                    f"samples for rtol {rtol:g}, atol {atol:g}: the field is too "
+                    "steep. Lower the learning rate, or use a fixed-step method."
                 )
         u, stage = result
         t = t + h
