@@ -1,0 +1,214 @@
+"""Observations as losses, filters and estimators take them: one record of series."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any, Literal, Self
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ..runs import gap_free_runs
+
+
+@dataclass(frozen=True)
+class Series:
+    """One or many series of the same state, laid end to end; built by `make_series`.
+
+    Values are finite everywhere: missing ones are interpolated and marked in `mask`. A
+    loss leaves them out, but a field evaluated at NaN would spoil its own gradients.
+
+    Attributes:
+        v: observations, ``[N, *state]``.
+        lengths: samples of each series; their sum is N.
+        dt: distance of the samples, or None where times are irregular.
+        t: float64 times ``[N]``, increasing within each series; None where `dt` is
+            given.
+        mask: True where a value is missing, ``[N, *state]``; None if all are there.
+        forcing: known inputs at the samples, ``[N, *forcing]``, or None.
+        t0: time of the first sample of each series.
+        names: names of the entries of a state with one axis, or None.
+        meta: what is known of the source, e.g. units.
+    """
+
+    v: Float[Tensor, "N ..."]
+    lengths: tuple[int, ...]
+    dt: float | None = None
+    t: Float[Tensor, " N"] | None = None
+    mask: Bool[Tensor, "N ..."] | None = None
+    forcing: Float[Tensor, "N ..."] | None = None
+    t0: tuple[float, ...] = ()
+    names: tuple[str, ...] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.v)
+        if (self.dt is None) == (self.t is None):
+            raise ValueError("one of `dt` and `t` must be given.")
+        if min(self.lengths, default=0) < 1 or sum(self.lengths) != n:
+            raise ValueError(
+                f"`lengths` must be positive and add up to {n}; got {self.lengths}."
+            )
+        if self.t is not None and self.t.shape != (n,):
+            raise ValueError(f"`t` must have shape [{n}]; got {list(self.t.shape)}.")
+        if self.mask is not None and self.mask.shape != self.v.shape:
+            raise ValueError(
+                f"`mask` must have the shape {list(self.v.shape)} of `v`; "
+                f"got {list(self.mask.shape)}."
+            )
+        if self.forcing is not None and len(self.forcing) != n:
+            raise ValueError(
+                f"`forcing` must have {n} rows, one a sample; got {len(self.forcing)}."
+            )
+        if not self.t0:
+            object.__setattr__(self, "t0", (0.0,) * len(self.lengths))
+        elif len(self.t0) != len(self.lengths):
+            raise ValueError(
+                f"`t0` must have one time for each of {len(self.lengths)} series; "
+                f"got {len(self.t0)}."
+            )
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.v)
+
+    @property
+    def n_series(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def state_shape(self) -> torch.Size:
+        return self.v.shape[1:]
+
+    @property
+    def times(self) -> Float[Tensor, " N"]:
+        """float64 time of every sample, from `t` or from `dt` and `t0`."""
+        if self.t is not None:
+            return self.t
+        assert self.dt is not None
+        steps = [torch.arange(n, dtype=torch.float64) for n in self.lengths]
+        pairs = zip(self.t0, steps, strict=True)
+        return torch.cat([first + self.dt * step for first, step in pairs])
+
+    @property
+    def missing(self) -> Bool[Tensor, " N"]:
+        """True where any value of a sample is missing."""
+        if self.mask is None:
+            return torch.zeros(self.n_samples, dtype=torch.bool)
+        return self.mask.flatten(1).any(1)
+
+    def plan_arguments(self) -> dict[str, Any]:
+        """Keywords for :class:`~wpnode_ext.WeakPlan` and for the losses."""
+        times = {"t": self.t} if self.dt is None else {"dt": self.dt}
+        lengths = list(self.lengths) if self.n_series > 1 else None
+        return {"v": self.v, "lengths": lengths, "mask": self.mask, **times}
+
+    def parts(self) -> list["Series"]:
+        """Every series by itself."""
+        return [self.cut([(i, 0, n)]) for i, n in enumerate(self.lengths)]
+
+    def cut(self, pieces: Sequence[tuple[int, int, int]]) -> "Series":
+        """The samples ``first .. stop - 1`` of the given series, in this order.
+
+        Args:
+            pieces: triples (number of the series, first, stop).
+        """
+        offsets = [sum(self.lengths[:i]) for i in range(self.n_series)]
+        rows = torch.cat(
+            [torch.arange(offsets[i] + a, offsets[i] + b) for i, a, b in pieces]
+        )
+        times = self.times
+        return replace(
+            self,
+            v=self.v[rows],
+            lengths=tuple(b - a for _, a, b in pieces),
+            t=None if self.t is None else self.t[rows],
+            mask=None if self.mask is None else self.mask[rows],
+            forcing=None if self.forcing is None else self.forcing[rows],
+            t0=tuple(times[offsets[i] + a].item() for i, a, _ in pieces),
+        )
+
+    def split(
+        self,
+        fraction: float = 0.2,
+        *,
+        by: Literal["time", "series"] = "time",
+        min_length: int = 2,
+    ) -> tuple["Series", "Series"]:
+        """Training and validation parts; what is validated on comes later.
+
+        Args:
+            fraction: share of the validation part, between 0 and 1.
+            by: "time": the end of every series is held out; "series": the last series
+                are, whole.
+            min_length: fewest samples a piece is worth keeping with, e.g. ``ell + 1``.
+
+        Returns:
+            ``(training, validation)``.
+
+        Raises:
+            ValueError: a part would be empty.
+        """
+        if not 0 < fraction < 1:
+            raise ValueError(f"`fraction` must lie between 0 and 1; got {fraction}.")
+        if by == "series":
+            held = ceil(fraction * self.n_series)
+            border = self.n_series - held
+            cuts = [n if i < border else 0 for i, n in enumerate(self.lengths)]
+        elif by == "time":
+            cuts = [n - ceil(fraction * n) for n in self.lengths]
+        else:
+            raise ValueError(f"`by` must be 'time' or 'series'; got {by!r}.")
+        train = [(i, 0, c) for i, c in enumerate(cuts) if c >= min_length]
+        ends = enumerate(zip(cuts, self.lengths, strict=True))
+        held_out = [(i, c, n) for i, (c, n) in ends if n - c >= min_length]
+        for name, pieces in (("training", train), ("validation", held_out)):
+            if not pieces:
+                raise ValueError(
+                    f"the {name} part would be empty: no piece has {min_length} "
+                    f"samples (series have {_summary(self.lengths)}; `fraction` is "
+                    f"{fraction}, `by` {by!r}). Give more data or change `fraction`."
+                )
+        return self.cut(train), self.cut(held_out)
+
+    def require(self, n_samples: int, why: str) -> Self:
+        """Raises unless some series has `n_samples` in a row, none of them missing.
+
+        Args:
+            n_samples: the minimum.
+            why: what needs them, e.g. "ell + 1 = 51, the samples of a segment".
+        """
+        runs = gap_free_runs(
+            self.n_samples, lengths=self.lengths, missing=self.missing, t=self.t
+        )
+        longest = max((stop - first for first, stop in runs), default=0)
+        if longest < n_samples:
+            raise ValueError(
+                f"the longest stretch without a gap has {longest} samples, fewer than "
+                f"the {n_samples} needed ({why})."
+            )
+        return self
+
+    def to(
+        self,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> "Series":
+        """Observations and forcing in another dtype, everything on another device."""
+
+        def moved(x: Tensor | None) -> Tensor | None:
+            wanted = dtype if x is not None and x.dtype == self.v.dtype else None
+            return None if x is None else x.to(device=device, dtype=wanted)
+
+        times = None if self.t is None else self.t.to(device=device)
+        v = self.v.to(device=device, dtype=dtype)
+        return replace(
+            self, v=v, t=times, mask=moved(self.mask), forcing=moved(self.forcing)
+        )
+
+
+def _summary(lengths: Sequence[int]) -> str:
+    if len(lengths) <= 4:
+        return ", ".join(map(str, lengths))
+    return f"{min(lengths)} to {max(lengths)}"
