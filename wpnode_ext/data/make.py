@@ -123,7 +123,8 @@ def _as_list(v: Any) -> tuple[list[Tensor], bool]:
     """Arrays of all series, and whether they were given as a list of them."""
     if isinstance(v, (list, tuple)) and all(np.ndim(x) > 0 for x in v) and v:
         return [as_float64(x, f"v[{i}]") for i, x in enumerate(v)], True
-    return [as_float64(np.asarray(v) if isinstance(v, list) else v, "v")], False
+    array = np.asarray(v) if isinstance(v, (list, tuple)) else v
+    return [as_float64(array, "v")], False
 
 
 def _each(given: Any, name: str, count: int, many: bool) -> list[Tensor | None]:
