@@ -1,5 +1,6 @@
 """Observations as one record: a batch or several series, laid end to end."""
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -68,6 +69,12 @@ class Record:
             max_gap=max_gap,
         )
         self.t = times.reshape(-1, *ones)
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Record":
+        """The same record elsewhere, its values in another precision."""
+        moved = copy.copy(self)
+        moved.v, moved.t = self.v.to(device, dtype), self.t.to(device)
+        return moved
 
     def flat(self, x: Tensor) -> Float[Tensor, " N *state"]:
         """A tensor of the shape of the data in the layout of the record."""

@@ -1,0 +1,27 @@
+"""Training: settings, batches, the loop, checkpoints, run folders."""
+
+from .checkpoint import CheckpointError
+from .config import (
+    FieldConfig,
+    OptimConfig,
+    StrongForm,
+    TrainConfig,
+    ValidationConfig,
+    WeakForm,
+)
+from .loop import Trainer, TrainingDiverged, TrainResult
+from .validation import ForecastValidation
+
+__all__ = [
+    "CheckpointError",
+    "FieldConfig",
+    "ForecastValidation",
+    "OptimConfig",
+    "StrongForm",
+    "TrainConfig",
+    "TrainResult",
+    "Trainer",
+    "TrainingDiverged",
+    "ValidationConfig",
+    "WeakForm",
+]

@@ -1,0 +1,225 @@
+"""Minibatches: contiguous blocks of the record, drawn anew in every epoch.
+
+A block of ``(n - 1) q + ell + 1`` samples holds n segments that share their samples:
+the field is evaluated once a sample instead of ``ell + 1`` times a segment. Blocks
+begin at a random offset, hence every sample of the record starts a segment in some
+epoch. The strong windows of a batch lie in the same blocks, so that their first
+Runge-Kutta stage is known.
+
+An epoch depends on the seed and its number alone. A run that was interrupted continues
+with the batches it would have seen, and every process of a group knows all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ..record import Record
+from ..runs import window_starts
+from .config import TrainConfig
+
+# Samples a block needs besides those its segments have to themselves, as a share.
+_BLOCK_OVERHEAD = 8
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of the record, and what is made of them.
+
+    Attributes:
+        samples: positions in the record, ``[B, L]``.
+        segments: first samples of the segments, in the record, ``[B, K]``.
+        starts: first samples of the segments, in the row of `samples`, ``[K]``; None
+            where segment k begins at ``k q``.
+        windows: first samples of the strong windows, in the row of `samples`.
+        n_segments, n_windows: numbers over all processes, the divisors of the means.
+    """
+
+    samples: Int[Tensor, "B L"]
+    segments: Int[Tensor, "B K"] | None
+    starts: Int[Tensor, " K"] | None
+    windows: Int[Tensor, " W"] | slice | None
+    n_segments: int
+    n_windows: int
+
+    def to(self, device: torch.device) -> "Batch":
+        moved = {
+            name: value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
+
+
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """The generator of one epoch; neighbouring seeds and epochs share nothing."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
+
+
+class Batches:
+    """Batches of one record under one configuration.
+
+    Args:
+        record: the data.
+        config: resolved settings; `method`, `weak`, `strong`, `optim.batch_size` and
+            `seed` matter.
+        rank, world: this process and their number; each assembles its share only.
+    """
+
+    def __init__(
+        self, record: Record, config: TrainConfig, *, rank: int = 0, world: int = 1
+    ) -> None:
+        self._runs = record.runs
+        self._config = config
+        self._rank, self._world = rank, world
+        self._window = config.strong.window or 2
+        if config.method == "strong":
+            starts = window_starts(record.runs, self._window, config.strong.stride)
+            if len(starts) == 0:
+                raise ValueError(
+                    f"no stretch of the data has the {self._window} samples of a "
+                    "strong window without a gap; use a smaller `strong.window`."
+                )
+            return
+        weak, batch_size = config.weak, config.optim.batch_size
+        long_enough = [run for run in record.runs if run[1] - run[0] > weak.ell]
+        if not long_enough:
+            longest = max((stop - first for first, stop in record.runs), default=0)
+            raise ValueError(
+                f"no stretch of the data has the ell + 1 = {weak.ell + 1} samples a "
+                f"segment needs without a gap; the longest has {longest}. Use a "
+                "smaller `ell`."
+            )
+        self._runs = long_enough
+        shared = max(1, _BLOCK_OVERHEAD * (weak.ell + 1 - weak.q) // weak.q)
+        blocks = max(1, round(batch_size / min(shared, batch_size)))
+        segments = -(-batch_size // blocks)
+        longest = max(self._count(stop - first) for first, stop in self._runs)
+        self._segments = min(segments, longest)
+        self._blocks_per_batch = max(1, round(batch_size / self._segments))
+        shortest = min(stop - first for first, stop in self._runs)
+        # Rows of one length are a rectangular batch; otherwise blocks are laid end to
+        # end, and so they are where every segment has weights of its own.
+        self._ragged = shortest < self._length(self._segments) or record.dt is None
+
+    def epoch(self, number: int) -> list[Batch]:
+        """The batches of an epoch, this process's share of each."""
+        generator = epoch_generator(self._config.seed, number)
+        if self._config.method == "strong":
+            return self._strong_epoch(generator)
+        blocks = self._draw_blocks(generator)
+        order = torch.randperm(len(blocks), generator=generator).tolist()
+        count = -(-len(blocks) // self._blocks_per_batch)
+        phase = _draw(self._config.strong.stride, generator)
+        return [
+            self._assemble([blocks[i] for i in order[n::count]], phase)
+            for n in range(count)
+        ]
+
+    def _strong_epoch(self, generator: torch.Generator) -> list[Batch]:
+        stride, size = self._config.strong.stride, self._config.optim.batch_size
+        # A phase that leaves no window (short runs) falls back on the first samples.
+        phase = _draw(stride, generator)
+        starts = window_starts(self._runs, self._window, stride, phase=phase)
+        if len(starts) == 0:
+            starts = window_starts(self._runs, self._window, stride)
+        starts = starts[torch.randperm(len(starts), generator=generator)]
+        steps = torch.arange(self._window)
+        return [
+            Batch(
+                samples=part[self._rank :: self._world, None] + steps,
+                segments=None,
+                starts=None,
+                windows=slice(0, 1),
+                n_segments=0,
+                n_windows=len(part),
+            )
+            for part in starts.tensor_split(-(-len(starts) // size))
+        ]
+
+    def _count(self, length: int) -> int:
+        """Segments of a stretch of `length` samples."""
+        return (length - 1 - self._config.weak.ell) // self._config.weak.q + 1
+
+    def _length(self, segments: int) -> int:
+        """Samples of a block of `segments` segments."""
+        return (segments - 1) * self._config.weak.q + self._config.weak.ell + 1
+
+    def _draw_blocks(self, generator: torch.Generator) -> list[tuple[int, int]]:
+        """Pairs (first sample, segments) that cover every run from a random offset."""
+        length = self._length(self._segments)
+        stride = self._segments * self._config.weak.q
+        blocks = []
+        for first, stop in self._runs:
+            room = stop - first - length
+            if room < 0:
+                shift = _draw(min(self._config.weak.q, length + room), generator)
+                shift = min(shift, stop - first - 1 - self._config.weak.ell)
+                blocks.append((first + shift, self._count(stop - first - shift)))
+                continue
+            offset = _draw(stride, generator)
+            last = stop - first - self._config.weak.ell
+            # Blocks that reach over an end of the run are moved inside.
+            begins = {min(max(s, 0), room) for s in range(-offset, last, stride)}
+            blocks += [(first + s, self._segments) for s in sorted(begins)]
+        return blocks
+
+    def _assemble(self, blocks: Sequence[tuple[int, int]], phase: int) -> Batch:
+        n_segments = sum(n for _, n in blocks)
+        strong = self._config.method == "wp" and self._config.lam != 0.0
+        n_windows = strong * sum(len(self._windows(n, phase)) for _, n in blocks)
+        mine = blocks[self._rank :: self._world]
+        if self._ragged:
+            only = phase if strong else None
+            return self._end_to_end(mine, only, n_segments, n_windows)
+        weak = self._config.weak
+        first = torch.tensor([s for s, _ in mine], dtype=torch.int64)[:, None]
+        inside = self._windows(self._segments, phase)
+        return Batch(
+            samples=first + torch.arange(self._length(self._segments)),
+            segments=first + weak.q * torch.arange(self._segments),
+            starts=None,
+            windows=slice(inside.start, inside.stop, inside.step) if strong else None,
+            n_segments=n_segments,
+            n_windows=n_windows,
+        )
+
+    def _end_to_end(
+        self,
+        blocks: Sequence[tuple[int, int]],
+        phase: int | None,
+        n_segments: int,
+        n_windows: int,
+    ) -> Batch:
+        q = self._config.weak.q
+        empty = torch.empty(0, dtype=torch.int64)
+        samples, segments, starts, windows = [empty], [empty], [empty], [empty]
+        begin = 0
+        for first, n in blocks:
+            samples.append(first + torch.arange(self._length(n)))
+            segments.append(first + q * torch.arange(n))
+            starts.append(begin + q * torch.arange(n))
+            if phase is not None:
+                inside = self._windows(n, phase)
+                windows.append(begin + torch.tensor(inside, dtype=torch.int64))
+            begin += self._length(n)
+        return Batch(
+            samples=torch.cat(samples)[None],
+            segments=torch.cat(segments)[None],
+            starts=torch.cat(starts),
+            windows=None if phase is None else torch.cat(windows),
+            n_segments=n_segments,
+            n_windows=n_windows,
+        )
+
+    def _windows(self, segments: int, phase: int) -> range:
+        """First samples of the strong windows inside a block."""
+        fit = max(0, self._length(segments) - self._window + 1)
+        return range(min(phase, max(fit - 1, 0)), fit, self._config.strong.stride)
+
+
+def _draw(bound: int, generator: torch.Generator) -> int:
+    return int(torch.randint(max(1, bound), (), generator=generator))

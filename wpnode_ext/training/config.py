@@ -1,0 +1,227 @@
+"""Settings of a training run: typed, with the paper's values as defaults.
+
+``None`` means "what the paper uses for this method"; :func:`resolve` fills it in.
+"""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import field as setting
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+Method = Literal["wp", "weak", "strong"]
+METHODS: tuple[str, ...] = ("wp", "weak", "strong")
+
+
+@dataclass
+class WeakForm:
+    """Test function ``(1 - s^2)^p`` on segments of ``ell + 1`` samples, `q` apart."""
+
+    p: int = 8
+    ell: int = 50
+    q: int = 2
+
+
+@dataclass
+class StrongForm:
+    """Windows of `window` samples, `stride` apart, solved with `solver`."""
+
+    window: int | None = None
+    stride: int = 1
+    solver: str = "dopri5"
+    rtol: float = 1e-6
+    atol: float = 1e-6
+
+
+@dataclass
+class FieldConfig:
+    """The network. `hidden` is for "mlp", `width` and `kernels` for "conv",
+    `degree` for "library"."""
+
+    kind: Literal["mlp", "conv", "library"] = "mlp"
+    hidden: list[int] = setting(default_factory=lambda: [200, 200])
+    activation: Literal["gelu", "tanh", "silu", "relu"] = "gelu"
+    width: int = 64
+    kernels: list[int] = setting(default_factory=lambda: [5, 1, 1])
+    degree: int = 2
+
+
+@dataclass
+class OptimConfig:
+    """Optimiser, learning rate on plateaus, early stopping on the training loss.
+
+    `batch_size` counts segments (windows for the strong method).
+    """
+
+    name: Literal["adam", "adamw"] = "adam"
+    lr: float = 2e-3
+    weight_decay: float = 0.0
+    batch_size: int = 2048
+    epochs: int | None = None
+    patience: int | None = None
+    min_delta: float | None = None
+    plateau_patience: int | None = None
+    plateau_factor: float = 0.5
+    plateau_threshold: float = 1e-4
+    min_lr: float = 1e-6
+    clip: float | None = None
+
+
+@dataclass
+class ValidationConfig:
+    """Forecasts from `starts` filtered held-out states, every `every` epochs.
+
+    `fraction` of the record, at its end, is held out; forecasts run for `horizon`
+    samples.
+    """
+
+    fraction: float = 0.1
+    every: int = 10
+    starts: int = 32
+    horizon: int = 100
+
+
+@dataclass
+class TrainConfig:
+    """Everything the trainer needs besides the data."""
+
+    method: Literal["wp", "weak", "strong"] = "wp"
+    lam: float = 0.5
+    weak: WeakForm = setting(default_factory=WeakForm)
+    strong: StrongForm = setting(default_factory=StrongForm)
+    field: FieldConfig = setting(default_factory=FieldConfig)
+    optim: OptimConfig = setting(default_factory=OptimConfig)
+    validation: ValidationConfig = setting(default_factory=ValidationConfig)
+    scaler: Literal["minmax", "standard", "identity"] = "minmax"
+    seed: int = 0
+    device: str = "cpu"
+    amp: bool = False
+    compile: bool = False
+    checkpoint_seconds: float = 30.0
+
+
+# What the paper lists: rollout window, largest number of epochs, patience and smallest
+# improvement of early stopping. Of the scheduler's patience it says "up to" that of
+# early stopping; a quarter lets the rate fall several times before training stops.
+_BY_METHOD: dict[str, dict[str, Any]] = {
+    "strong": {"window": 25, "epochs": 300, "patience": 10, "min_delta": 1e-6},
+    "weak": {"window": 2, "epochs": 20_000, "patience": 200, "min_delta": 1e-7},
+    "wp": {"window": 2, "epochs": 20_000, "patience": 200, "min_delta": 1e-7},
+}
+
+Config = TypeVar("Config")
+
+
+def resolve(config: TrainConfig) -> TrainConfig:
+    """`config` with the method's values in place of None, checked."""
+    if config.method not in METHODS:
+        raise ValueError(f"`method` must be one of {METHODS}; got {config.method!r}.")
+    defaults = _BY_METHOD[config.method]
+    strong, optim = replace(config.strong), replace(config.optim)
+    if strong.window is None:
+        strong.window = defaults["window"]
+    for name in ("epochs", "patience", "min_delta"):
+        if getattr(optim, name) is None:
+            setattr(optim, name, defaults[name])
+    if optim.plateau_patience is None:
+        optim.plateau_patience = max(1, (optim.patience or 1) // 4)
+    if optim.batch_size < 1:
+        raise ValueError(f"`optim.batch_size` must be >= 1; got {optim.batch_size}.")
+    if not 0.0 <= config.validation.fraction < 1.0:
+        raise ValueError(
+            "`validation.fraction` must lie in [0, 1); "
+            f"got {config.validation.fraction}."
+        )
+    return replace(config, strong=strong, optim=optim)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Nested builtin types, as they are stored in checkpoints and YAML files."""
+    return asdict(config)
+
+
+def from_dict(kind: type[Config], values: dict[str, Any]) -> Config:
+    """The dataclass `kind` from nested dictionaries; unknown keys are refused."""
+    known = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
+    arguments = {}
+    for key, value in values.items():
+        if key not in known:
+            raise KeyError(unknown_key(key, list(known)))
+        inner = known[key].type
+        if isinstance(inner, type) and is_dataclass(inner):
+            value = from_dict(cast(Any, inner), value)
+        arguments[key] = value
+    return kind(**arguments)
+
+
+def load(
+    kind: type[Config],
+    path: str | Path | None = None,
+    overrides: Sequence[str] = (),
+) -> Config:
+    """Defaults of the dataclass `kind`, then a YAML file, then ``a.b=value`` overrides.
+
+    Raises:
+        ValueError: for a key that does not exist (with the nearest that does), a value
+            of the wrong type, or an override that is not ``key=value``.
+    """
+    try:
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+    except ImportError as error:
+        raise ImportError(
+            "configuration files need OmegaConf; pip install 'wpnode_ext[train]'."
+        ) from error
+    names = dotted_names(kind)
+    base = OmegaConf.structured(kind)
+    try:
+        if path is not None:
+            text = OmegaConf.load(path)
+            _check_names(OmegaConf.to_container(text), names, str(path))
+            base = OmegaConf.merge(base, text)
+        for entry in overrides:
+            key, equals, _ = entry.partition("=")
+            if not equals:
+                raise ValueError(f"overrides must read key=value; got {entry!r}.")
+            if key not in names:
+                raise ValueError(unknown_key(key, names))
+            base = OmegaConf.merge(base, OmegaConf.from_dotlist([entry]))
+        return OmegaConf.to_object(base)  # type: ignore[return-value]
+    except OmegaConfBaseException as error:
+        key = getattr(error, "full_key", None)
+        detail = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"`{key}`: {detail}." if key else f"{detail}.") from error
+
+
+def dotted_names(kind: type, prefix: str = "") -> list[str]:
+    """Every key of a nested dataclass, ``a`` and ``a.b`` alike."""
+    names = []
+    for entry in fields(kind):
+        name = prefix + entry.name
+        names.append(name)
+        if isinstance(entry.type, type) and is_dataclass(entry.type):
+            names += dotted_names(entry.type, name + ".")
+    return names
+
+
+def unknown_key(key: str, names: list[str]) -> str:
+    """The message for a key that does not exist, with the nearest one that does."""
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    if not near:
+        # A right last part under a wrong or missing group: ell for weak.ell.
+        tail = key.rpartition(".")[2]
+        near = [name for name in names if name.rpartition(".")[2] == tail][:1]
+    hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(names)}."
+    return f"`{key}` is not a setting. {hint}"
+
+
+def _check_names(values: Any, names: list[str], source: str, prefix: str = "") -> None:
+    if not isinstance(values, dict):
+        raise ValueError(f"{source}: expected `key: value` lines at the top level.")
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name not in names:
+            raise ValueError(f"{source}: {unknown_key(name, names)}")
+        if isinstance(value, dict):
+            _check_names(value, names, source, name + ".")

@@ -1,0 +1,282 @@
+"""The training loop: one for the strong, the weak and the weak-penalty method."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from ..record import Record
+from . import checkpoint
+from .batches import Batch, Batches
+from .config import TrainConfig, resolve, to_dict
+from .distributed import ProcessGroup
+from .objective import Objective
+from .signals import StopRequest, stop_requests
+
+Row = dict[str, float]
+Validation = Callable[[nn.Module], dict[str, float]]
+
+
+class TrainingDiverged(RuntimeError):
+    """Loss or gradients are no longer finite."""
+
+
+class Reporter(Protocol):
+    """Hears of every epoch; see :class:`wpnode_ext.training.log.RunLog`."""
+
+    def begin(self, epoch: int, epochs: int) -> None: ...
+
+    def epoch(self, row: Row) -> None: ...
+
+    def end(self, reason: str) -> None: ...
+
+
+@dataclass
+class TrainResult:
+    """How a training run ended.
+
+    Attributes:
+        epochs: epochs completed, over all sessions of a resumed run.
+        best_epoch, best_score: when the weights that were kept were reached, and their
+            validation error (training loss where there is no validation).
+        reason: "epochs", "patience" or "signal".
+        signal: number of the signal that stopped the run, or None.
+        history: one row an epoch of this session.
+    """
+
+    epochs: int
+    best_epoch: int
+    best_score: float
+    reason: str
+    signal: int | None = None
+    history: list[Row] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains a field on a record; `field` ends with the best weights it had.
+
+    A checkpoint holds all that later steps depend on, and batches depend on the seed
+    and the epoch alone: a run that was killed and resumed gives the same bits as one
+    that was not.
+
+    Args:
+        field: the field, a module ``field(t, u)``; trained in place.
+        record: scaled data; they are used in the precision of the field's parameters.
+        config: settings; None entries take the method's values.
+        validate: gives ``val_error``, which decides the weights that are kept; without
+            it the training loss does.
+        reporter: hears of every epoch.
+        folder: where checkpoints are written; nowhere by default.
+        group: processes that train together.
+        extra: builtin types and tensors to keep in every checkpoint (the scaler, ...).
+    """
+
+    def __init__(
+        self,
+        field: nn.Module,
+        record: Record,
+        config: TrainConfig,
+        *,
+        validate: Validation | None = None,
+        reporter: Reporter | None = None,
+        folder: str | Path | None = None,
+        group: ProcessGroup | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        self.config = resolve(config)
+        self.group = group or ProcessGroup(device=torch.device(config.device))
+        parameters = [p for p in field.parameters() if p.requires_grad]
+        if not parameters:
+            raise ValueError("`field` must have parameters to train; it has none.")
+        self.field = field.to(self.group.device)
+        record = record.to(self.group.device, parameters[0].dtype)
+        if self.config.compile:
+            field.compile()
+        self._batches = Batches(
+            record, self.config, rank=self.group.rank, world=self.group.world
+        )
+        self._objective = Objective(field, record, self.config)
+        self._model = self.group.wrap(self._objective)
+        self._validate, self._reporter = validate, reporter
+        self._folder = None if folder is None else Path(folder)
+        self._extra = extra or {}
+        optim = self.config.optim
+        kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        self._optimizer = kinds[optim.name](
+            parameters, lr=optim.lr, weight_decay=optim.weight_decay
+        )
+        self._scheduler = ReduceLROnPlateau(
+            self._optimizer,
+            factor=optim.plateau_factor,
+            patience=optim.plateau_patience or 1,
+            threshold=optim.plateau_threshold,
+            min_lr=optim.min_lr,
+        )
+        device = self.group.device.type
+        half = self.config.amp and device == "cuda"
+        self._amp = torch.amp.GradScaler(device, enabled=half)
+        self._half = torch.float16 if device == "cuda" else torch.bfloat16
+        # What decides the rest of the run, besides weights and optimiser.
+        self._at = {"epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "norm": 0.0}
+        self._stopper = {"loss": math.inf, "idle": 0}
+        self._best: dict[str, Any] = {"score": math.inf, "epoch": -1, "model": {}}
+        self._saved_at = time.monotonic()
+
+    def run(self) -> TrainResult:
+        """Trains until the epochs, the patience or a signal ends it."""
+        epochs, history = self.config.optim.epochs or 0, []
+        reason = "epochs"
+        if self._reporter is not None:
+            self._reporter.begin(self._at["epoch"], epochs)
+        self._save()
+        with stop_requests() as stop:
+            while self._at["epoch"] < epochs:
+                if self._stopper["idle"] >= (self.config.optim.patience or epochs):
+                    reason = "patience"
+                    break
+                row = self._run_epoch(stop)
+                if row is None:
+                    reason = "signal"
+                    break
+                history.append(row)
+                if self._reporter is not None:
+                    self._reporter.epoch(row)
+            self._save()
+        if reason != "signal" and self._best["model"]:
+            self.field.load_state_dict(self._best["model"])
+        if self._reporter is not None:
+            self._reporter.end(reason)
+        return TrainResult(
+            epochs=self._at["epoch"],
+            best_epoch=self._best["epoch"],
+            best_score=self._best["score"],
+            reason=reason,
+            signal=stop.signal if reason == "signal" else None,
+            history=history,
+        )
+
+    def _run_epoch(self, stop: StopRequest) -> Row | None:
+        """One epoch, or what is left of it; None if asked to stop before its end."""
+        began = time.perf_counter()
+        batches = self._batches.epoch(self._at["epoch"])
+        for batch in batches[self._at["step"] :]:
+            stopped = self._step(batch.to(self.group.device), bool(stop))
+            self._at["step"] += 1
+            if stopped and self._at["step"] < len(batches):
+                return None
+            if time.monotonic() - self._saved_at >= self.config.checkpoint_seconds:
+                self._save()
+        loss, weak, strong = (total / len(batches) for total in self._at["sums"])
+        epoch = self._at["epoch"]
+        row: Row = {
+            "epoch": epoch,
+            "loss": loss,
+            "weak": weak,
+            "strong": strong,
+            "lr": self._optimizer.param_groups[0]["lr"],
+            "grad_norm": self._at["norm"],
+        }
+        self._scheduler.step(loss)
+        self._update_stopper(loss)
+        self._at = {"epoch": epoch + 1, "step": 0, "sums": [0.0, 0.0, 0.0], "norm": 0.0}
+        row |= self._judge(epoch, loss)
+        row["seconds"] = time.perf_counter() - began
+        return row
+
+    def _step(self, batch: Batch, asked_to_stop: bool) -> bool:
+        """One step of the optimiser; True if any process was asked to stop."""
+        self._optimizer.zero_grad()
+        device = self.group.device.type
+        with torch.autocast(device, dtype=self._half, enabled=self.config.amp):
+            weak, strong = self._model(batch)
+        loss = self._objective.total(weak, strong)
+        # Averaging over processes and this factor make a sum of their shares.
+        self._amp.scale(loss * self.group.world).backward()
+        values = torch.stack([loss, weak, strong]).detach().double()
+        flag = values.new_tensor([float(asked_to_stop)])
+        *values, stopped = self.group.sum(torch.cat([values, flag])).tolist()
+        self._amp.unscale_(self._optimizer)
+        norm = self._gradient_norm()
+        if not math.isfinite(values[0]) or not (math.isfinite(norm) or self.config.amp):
+            raise TrainingDiverged(
+                f"training diverged in epoch {self._at['epoch']}: loss {values[0]:g}, "
+                f"gradient norm {norm:g}. The last checkpoint is from before it. Lower "
+                "`optim.lr`, set `optim.clip=1`, or use a shorter `strong.window`."
+            )
+        self._amp.step(self._optimizer)
+        self._amp.update()
+        self._at["sums"] = [
+            a + b for a, b in zip(self._at["sums"], values, strict=True)
+        ]
+        self._at["norm"] = max(self._at["norm"], norm)
+        return stopped > 0
+
+    def _gradient_norm(self) -> float:
+        """Norm of the gradients before they are clipped."""
+        parameters = [p for p in self.field.parameters() if p.grad is not None]
+        limit = self.config.optim.clip or math.inf
+        norm: Tensor = torch.nn.utils.clip_grad_norm_(parameters, limit)
+        return norm.item()
+
+    def _update_stopper(self, loss: float) -> None:
+        if loss < self._stopper["loss"] - (self.config.optim.min_delta or 0.0):
+            self._stopper = {"loss": loss, "idle": 0}
+        else:
+            self._stopper["idle"] += 1
+
+    def _judge(self, epoch: int, loss: float) -> Row:
+        """Validation of this epoch, if it is due; keeps the best weights so far."""
+        optim, result = self.config.optim, {}
+        last = epoch + 1 == optim.epochs or self._stopper["idle"] >= (
+            optim.patience or math.inf
+        )
+        score = loss
+        if self._validate is not None:
+            if (epoch + 1) % self.config.validation.every and not last:
+                return {}
+            result = self._validate(self.field)
+            names = sorted(result)
+            shared = self.group.share([result[name] for name in names])
+            result = dict(zip(names, shared, strict=True))
+            score = result["val_error"]
+        if score < self._best["score"]:
+            weights = checkpoint.weights_of(self.field)
+            self._best = {"score": score, "epoch": epoch, "model": weights}
+            if self._folder is not None and self.group.is_main:
+                best = {"config": to_dict(self.config), **self._best, **self._extra}
+                checkpoint.save(self._folder / "best.pt", "training", best)
+        return result
+
+    def _save(self) -> None:
+        self._saved_at = time.monotonic()
+        if self._folder is not None and self.group.is_main:
+            checkpoint.save(self._folder / "last.pt", "training", self.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the rest of the run depends on."""
+        return {
+            "config": to_dict(self.config),
+            "model": checkpoint.weights_of(self.field),
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": self._scheduler.state_dict(),
+            "amp": self._amp.state_dict(),
+            "at": dict(self._at),
+            "stopper": dict(self._stopper),
+            "best": self._best,
+            **self._extra,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues where :meth:`state_dict` was taken."""
+        self.field.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scheduler.load_state_dict(state["scheduler"])
+        self._amp.load_state_dict(state["amp"])
+        self._at, self._stopper = dict(state["at"]), dict(state["stopper"])
+        self._best = state["best"]

@@ -1,0 +1,123 @@
+"""The loss of one batch, as a module: what data parallelism and compilation wrap."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .. import ops
+from ..quadrature import segment_weights
+from ..record import Record
+from ..runs import window_starts
+from ..strong import call_field, solve_windows
+from .batches import Batch
+from .config import TrainConfig
+
+# Rows of weights built at a time where every segment has its own: bounds the memory.
+_ROWS = 1 << 16
+
+
+class Objective(nn.Module):
+    """Weak and strong terms of a batch, each divided by its count over all processes.
+
+    What the data alone decide is computed once: the left-hand side of every segment
+    the record holds, and the weights where times are irregular.
+
+    Args:
+        field: the field to train, a module ``field(t, u)``.
+        record: the data, scaled, in the precision of training.
+        config: resolved settings.
+    """
+
+    def __init__(self, field: nn.Module, record: Record, config: TrainConfig) -> None:
+        super().__init__()
+        self.field = field
+        self._record, self._config = record, config
+        if config.method != "strong":
+            self._prepare_weak_form()
+
+    def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """``(L_weak, L_strong)``; a term the method has not is zero."""
+        v, t = self._record.v[batch.samples], self._record.t[batch.samples]
+        f, weak, strong = None, v.new_zeros(()), v.new_zeros(())
+        if batch.segments is not None:
+            f = call_field(self.field, t, v)
+            weak = self._weak_term(f, batch)
+        if batch.windows is not None and batch.n_windows > 0:
+            strong = self._strong_term(v, t, f, batch)
+        return weak, strong
+
+    def total(self, weak: Tensor, strong: Tensor) -> Tensor:
+        """``L_weak + lam L_strong``, or the one term of a method that has one."""
+        if self._config.method == "strong":
+            return strong
+        return weak + self._config.lam * strong if self._config.method == "wp" else weak
+
+    def _prepare_weak_form(self) -> None:
+        record, weak = self._record, self._config.weak
+        starts = window_starts(record.runs, weak.ell + 1)
+        device, dtype = record.v.device, record.v.dtype
+        flat = record.v.reshape(1, len(record.v), -1)
+        # Sums of segments are taken in float64 once, then kept as training needs them.
+        exact = flat.to(torch.float64)
+        if record.dt is not None:
+            w_lhs, w_rhs = segment_weights(weak.p, weak.ell, record.dt)
+            lhs = ops.corr(exact, w_lhs.to(device), starts=starts.to(device))
+            self._w_rhs = w_rhs.to(device, dtype)
+        else:
+            times = record.t.flatten().cpu()
+            rows, sums = [], []
+            for part in starts.split(_ROWS):
+                w_lhs, w_rhs = segment_weights(weak.p, weak.ell, t=times, starts=part)
+                w_lhs = w_lhs.to(device).contiguous()
+                sums.append(ops.corr(exact, w_lhs, starts=part.to(device)))
+                rows.append(w_rhs.to(device, dtype))
+            lhs, self._w_rhs = torch.cat(sums, dim=1), torch.cat(rows)
+        self._lhs = lhs[0].to(dtype)
+        self._row = torch.full((len(record.v),), -1, device=device)
+        self._row[starts.to(device)] = torch.arange(len(starts), device=device)
+
+    def _weak_term(self, f: Tensor, batch: Batch) -> Tensor:
+        assert batch.segments is not None
+        rows = self._row[batch.segments]
+        w = self._w_rhs if self._w_rhs.dim() == 1 else self._w_rhs[rows[0]].contiguous()
+        return ops.squared_residual(
+            f.to(self._lhs.dtype).reshape(*batch.samples.shape, self._lhs.shape[-1]),
+            self._lhs[rows],
+            w,
+            q=self._config.weak.q,
+            starts=batch.starts,
+            scale=1.0 / max(1, batch.n_segments),
+        )
+
+    def _strong_term(
+        self, v: Tensor, t: Tensor, f: Tensor | None, batch: Batch
+    ) -> Tensor:
+        strong, window = self._config.strong, self._config.strong.window or 2
+        times = [self._at(t, batch, lead) for lead in range(window)]
+        steps = [times[lead + 1] - times[lead] for lead in range(window - 1)]
+        states = solve_windows(
+            self.field,
+            self._at(v, batch, 0),
+            times[0],
+            steps,
+            method=strong.solver,
+            rtol=strong.rtol,
+            atol=strong.atol,
+            first_stage=None if f is None else self._at(f, batch, 0),
+        )
+        errors = [
+            (u - self._at(v, batch, lead)).square().sum()
+            for lead, u in enumerate(states, start=1)
+        ]
+        return torch.stack(errors).sum() / (batch.n_windows * (window - 1))
+
+    @staticmethod
+    def _at(x: Tensor, batch: Batch, lead: int) -> Tensor:
+        """The samples `lead` steps into the windows, ``[B W, *state]``."""
+        if isinstance(batch.windows, slice):
+            inside = batch.windows
+            picked = x[:, inside.start + lead : inside.stop + lead : inside.step]
+        else:
+            assert batch.windows is not None
+            picked = x[:, batch.windows + lead]
+        return picked.flatten(0, 1)
