@@ -13,11 +13,11 @@ PACKAGE = ROOT / "wpnode_ext"
 
 # Lowest first. A module imports from its own layer or from those before it.
 LAYERS = (
-    {"_C", "_backend", "_typing", "_checks", "test_functions"},
-    {"quadrature", "segments"},
-    {"_registration", "_autograd", "ops", "reference"},
-    {"plan", "losses", "filtering"},
-    {"solvers", "fields", "scaling", "metrics"},
+    {"_C", "_backend", "_typing", "_arrays", "test_functions"},
+    {"quadrature", "segments", "runs", "record"},
+    {"_checks", "_registration", "_autograd", "ops", "reference"},
+    {"plan", "losses", "filtering", "noise", "selection"},
+    {"runge_kutta", "solvers", "fields", "scaling", "metrics", "strong"},
     {"systems", "data"},
     {"training", "baselines"},
     {"cli"},

@@ -18,11 +18,17 @@ def tool(name: str) -> str:
     found = shutil.which(name, path=beside_python + os.pathsep + os.environ["PATH"])
     if found is None:
         pytest.skip(f"needs {name}")
+    if name == "cmake":
+        words = subprocess.run([found, "--version"], capture_output=True, text=True)
+        version = tuple(int(n) for n in words.stdout.split()[2].split(".")[:2])
+        if version < (3, 26):
+            pytest.skip(f"needs cmake 3.26 or newer; {found} is older")
     return found
 
 
 def configure(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Configures the project in ``folder`` with no nvcc on PATH."""
+    pytest.importorskip("pybind11")
     folders = os.environ["PATH"].split(os.pathsep)
     visible = [f for f in folders if not (Path(f) / "nvcc").exists()]
     hidden = ("WPNODE_CUDA", "CUDACXX", "CUDA_HOME", "CUDA_PATH")

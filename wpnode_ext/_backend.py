@@ -1,6 +1,7 @@
 """Loads the compiled module `_C` and tells how it was built."""
 
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -33,8 +34,9 @@ def _import_compiled(name: str, torch_version: str) -> ModuleType:
         if error.name != name:
             raise
         raise ImportError(
-            f"The compiled module {name} is missing. The package was not installed, or "
-            "for another Python. From the source folder run `pip install .` "
+            f"The compiled module {name} is missing in {Path(__file__).parent}. The "
+            "package was not installed, or for another Python, or a source folder "
+            "hides the installed one. From the source folder run `pip install .` "
             "(`pip install -e .` to develop)."
         ) from error
     except ImportError as error:
