@@ -76,7 +76,7 @@ $(TOOLS): constraints.txt
 	@touch $@
 
 $(INSTALLED): $(TOOLS) pyproject.toml $(CHOICES)
-	$(PIP) --no-build-isolation -e '.[test,dev,plot]'
+	$(PIP) --no-build-isolation -e '.[train,data,plot,test,dev]'
 	@touch $@
 
 # Changes only when a choice does, and then the module is configured anew.
