@@ -25,6 +25,8 @@ class Record:
         mask: True where a sample is missing, ``[N]``, ``[*batch, N]`` or the shape of
             `v`.
         max_gap: with `t`, a longer step is a gap; default three median steps.
+        clock: times the field is given, ``[N]``, where those that follow from `dt` are
+            not the ones it knows (several series, each with its own first time).
 
     Attributes:
         v: ``[B N, *state]``.
@@ -43,6 +45,7 @@ class Record:
         lengths: Sequence[int] | None = None,
         mask: Bool[Tensor, "..."] | None = None,
         max_gap: float | None = None,
+        clock: Float[Tensor, " N"] | None = None,
     ) -> None:
         if (dt is None) == (t is None):
             raise ValueError("give either `dt` or `t`, the times of the samples.")
@@ -68,6 +71,8 @@ class Record:
             t=None if t is None else times,
             max_gap=max_gap,
         )
+        if clock is not None:
+            times = _times(n, None, clock, v.device).repeat(batch)
         self.t = times.reshape(-1, *ones)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Record":

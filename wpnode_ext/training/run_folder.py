@@ -1,0 +1,120 @@
+"""``runs/<name>/``: settings, versions, metrics, log, checkpoints, figures."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._backend import build_info
+
+_PACKAGES = ("wpnode_ext", "torch", "numpy", "scipy", "torchdiffeq", "omegaconf")
+
+
+class RunFolder:
+    """The files of one training run; never overwritten silently.
+
+    Attributes:
+        config, env, metrics, log: paths of ``config.yaml``, ``env.json``,
+            ``metrics.csv`` and ``log.txt``.
+        checkpoints, figures: folders.
+        last: the checkpoint a run is resumed from.
+        model: the trained model, one file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.env = self.path / "env.json"
+        self.metrics = self.path / "metrics.csv"
+        self.log = self.path / "log.txt"
+        self.checkpoints = self.path / "checkpoints"
+        self.figures = self.path / "figures"
+        self.last = self.checkpoints / "last.pt"
+        self.model = self.path / "model.pt"
+
+    def create(self, *, overwrite: bool = False) -> "RunFolder":
+        """Makes the folders; refuses a path that holds a run already."""
+        if self.config.exists() and not overwrite:
+            raise FileExistsError(
+                f"{self.path} holds a run already; resume it, choose another name, or "
+                "allow it to be overwritten."
+            )
+        if overwrite:
+            for old in (self.metrics, self.log, self.last, self.model):
+                old.unlink(missing_ok=True)
+            (self.checkpoints / "best.pt").unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.figures):
+            folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def require(self) -> "RunFolder":
+        """Raises unless there is a run here."""
+        if not self.config.exists():
+            raise FileNotFoundError(
+                f"{self.path} holds no run: there is no {self.config.name} in it."
+            )
+        return self
+
+    def write_config(self, config: Any) -> None:
+        """The resolved settings as YAML; Literal and nested values as plain text."""
+        from omegaconf import OmegaConf
+
+        _replace(self.config, OmegaConf.to_yaml(OmegaConf.structured(config)))
+
+    def write_environment(self, **more: Any) -> None:
+        """Versions, machine, commit of the working directory, and what is added."""
+        _replace(self.env, json.dumps(environment() | more, indent=2) + "\n")
+
+
+def environment() -> dict[str, Any]:
+    """What a result depends on besides its settings."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(sys.argv),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cuda_devices": [
+            torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
+        ],
+        "commit": _commit(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "build": {key: str(value) for key, value in build_info().items()},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """Commit of the working directory: the user's own project, where it has one."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
