@@ -1,0 +1,186 @@
+"""Fair timing: candidates take turns, medians are compared, roofs are measured too.
+
+Absolute times on a shared machine mean little; ratios of medians from interleaved
+repeats hold. Every table is stored with the machine, the versions and the commit.
+"""
+
+import csv
+import gc
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from wpnode_ext import build_info
+
+ROOT = Path(__file__).parent
+RESULTS = ROOT / "results"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one candidate: median and middle half of its repeats."""
+
+    median: float
+    low: float
+    high: float
+    repeats: int
+
+
+def interleave(
+    candidates: Mapping[str, Callable[[], object]],
+    *,
+    device: torch.device,
+    seconds: float = 1.5,
+    most: int = 200,
+) -> dict[str, Timing]:
+    """Times each candidate about `seconds`, one call of each at a time.
+
+    A slow candidate sits out once its time is used up, after five calls at least.
+    """
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for call in candidates.values():
+        for _ in range(2):
+            call()
+    gc.collect()
+    gc.disable()
+    try:
+        waiting = dict(candidates)
+        while waiting:
+            for name, call in list(waiting.items()):
+                times[name].append(_seconds_of(call, device))
+                spent, calls = sum(times[name]), len(times[name])
+                if calls >= most or (calls >= 5 and spent >= seconds):
+                    del waiting[name]
+    finally:
+        gc.enable()
+    return {name: _summary(values) for name, values in times.items()}
+
+
+def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
+    if device.type != "cuda":
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    call()
+    last.record()
+    torch.cuda.synchronize(device)
+    return first.elapsed_time(last) / 1000.0
+
+
+def _summary(values: list[float]) -> Timing:
+    low, median, high = statistics.quantiles(values, n=4)
+    return Timing(median, low, high, len(values))
+
+
+def peak_extra_bytes(call: Callable[[], object], device: torch.device) -> int:
+    """Memory at the highest point of a call beyond what was there before it."""
+    call()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        kept = call()
+        del kept
+        return torch.cuda.max_memory_allocated(device) - before
+    _return_free_memory()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    before = _status_bytes("VmRSS")
+    kept = call()
+    peak = _status_bytes("VmHWM")
+    del kept
+    return peak - before
+
+
+def _return_free_memory() -> None:
+    import ctypes
+
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def _status_bytes(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {name}.")
+
+
+def roofs(device: torch.device) -> dict[str, float]:
+    """What the machine can do right now: bytes/s of a triad, flops/s of a GEMM."""
+    n = 1 << 25
+    a, b, c = (torch.ones(n, device=device) for _ in range(3))
+    measured = {}
+    triad = {"triad": lambda: torch.add(b, c, alpha=2.0, out=a)}
+    best = min(interleave(triad, device=device, most=15)["triad"].low, 1e9)
+    measured["bytes"] = 3 * 4 * n / best
+    for dtype in (torch.float32, torch.float64):
+        size = 1024
+        x, y = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
+        gemm = {"gemm": lambda x=x, y=y: torch.mm(x, y)}
+        best = interleave(gemm, device=device, most=15)["gemm"].low
+        measured[f"flops {dtype}"] = 2 * size**3 / best
+    return measured
+
+
+def provenance(device: torch.device) -> str:
+    """One line: machine, versions, commit."""
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    info = build_info()
+    if device.type == "cuda":
+        machine = torch.cuda.get_device_name(device)
+    else:
+        machine = (
+            f"{_processor()}, {torch.get_num_threads()} threads, "
+            + info["cpu_capability"]
+        )
+    return (
+        f"{machine}; torch {torch.__version__}, {info['compiler']}, "
+        f"Python {platform.python_version()}; commit {commit}; {time.strftime('%F')}"
+    )
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":")[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def save_csv(name: str, rows: list[dict], device: torch.device) -> Path:
+    """Writes rows under ``results/``, provenance in the first line."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}_{device.type}.csv"
+    partial = path.with_suffix(".tmp")
+    with partial.open("w", newline="") as file:
+        file.write(f"# {provenance(device)}\n")
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    partial.replace(path)
+    return path
+
+
+def markdown(rows: list[dict], columns: Mapping[str, str]) -> str:
+    """A table of the named columns; values are shown as they are."""
+    lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join(str(row[c]) for c in columns) + " |" for row in rows]
+    return "\n".join(lines)
