@@ -16,7 +16,16 @@ from torch.autograd import Function
 
 from . import _registration
 
-_ops = _registration.ops
+_ops = _registration.overloads
+
+
+def _run(op: Callable[..., Any], *args: Any) -> Any:
+    """Calls a kernel from inside a Function, past autograd formulas written in Python.
+
+    They would only find that nothing is to be recorded, at twice the cost of the call.
+    """
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*args)
 
 
 def corr(x: Tensor, w: Tensor, starts: Tensor | None, q: int) -> Tensor:
@@ -42,11 +51,23 @@ def corr_w(
 
 
 def squared_residual(
-    f: Tensor, lhs: Tensor, w: Tensor, starts: Tensor | None, q: int, scale: float
+    f: Tensor,
+    lhs: Tensor,
+    w: Tensor,
+    starts: Tensor | None,
+    q: int,
+    scale: float,
+    shape: tuple[int, int, int],
 ) -> Tensor:
+    """`f` may have any shape that `shape` = (B, N, D) is a view of.
+
+    Reshaping inside spares the small systems, where a kernel takes microseconds, a node
+    of the graph in each direction.
+    """
     needs_gradient = torch.is_grad_enabled() and f.requires_grad
     if torch.compiler.is_compiling():
-        args = (f.contiguous(), lhs.contiguous(), w.contiguous(), starts, q, scale)
+        series = f.reshape(shape).contiguous()
+        args = (series, lhs.contiguous(), w.contiguous(), starts, q, scale)
         return (
             _ops.weak_loss_grad(*args)[0] if needs_gradient else _ops.weak_loss(*args)
         )
@@ -57,15 +78,17 @@ def squared_residual(
         or lhs.requires_grad
         or w.requires_grad
     ):
-        residual = lhs + corr(f.to(w.dtype), w, starts, q)
+        residual = lhs + corr(f.reshape(shape).to(w.dtype), w, starts, q)
         return scale * residual.square().sum()
-    return _SquaredResidual.apply(f, lhs, w, starts, q, scale)  # type: ignore[return-value]
+    return _SquaredResidual.apply(  # type: ignore[return-value]
+        f, lhs, w, starts, q, scale, shape, needs_gradient
+    )
 
 
 class _Corr(Function):
     @staticmethod
     def forward(x: Tensor, w: Tensor, starts: Tensor | None, q: int) -> Tensor:
-        return _ops.corr(x.contiguous(), w.contiguous(), starts, q)
+        return _run(_ops.corr, x.contiguous(), w.contiguous(), starts, q)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -101,7 +124,7 @@ class _CorrT(Function):
     def forward(
         y: Tensor, w: Tensor, starts: Tensor | None, q: int, n_samples: int
     ) -> Tensor:
-        return _ops.corr_t(y.contiguous(), w.contiguous(), starts, q, n_samples)
+        return _run(_ops.corr_t, y.contiguous(), w.contiguous(), starts, q, n_samples)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -137,7 +160,8 @@ class _CorrW(Function):
     def forward(
         x: Tensor, y: Tensor, starts: Tensor | None, q: int, ell: int, per_segment: bool
     ) -> Tensor:
-        return _ops.corr_w(x.contiguous(), y.contiguous(), starts, q, ell, per_segment)
+        series = x.contiguous(), y.contiguous()
+        return _run(_ops.corr_w, *series, starts, q, ell, per_segment)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -181,38 +205,37 @@ class _SquaredResidual(Function):
         starts: Tensor | None,
         q: int,
         scale: float,
+        shape: tuple[int, int, int],
+        needs_gradient: bool,
     ) -> Tensor:
-        args = (f.contiguous(), lhs.contiguous(), w.contiguous(), starts, q, scale)
-        ctx.q, ctx.scale = q, scale
         ctx.save_for_backward(f, lhs, w, starts)
         ctx.save_for_forward(f, lhs, w, starts)
-        if not ctx.needs_input_grad[0]:
-            return _ops.weak_loss(*args)
-        loss, ctx.gradient = _ops.weak_loss_grad(*args)
+        ctx.q, ctx.scale, ctx.shape = q, scale, shape
+        args = _series(f, shape), lhs.contiguous(), w.contiguous(), starts, q, scale
+        if not needs_gradient:
+            return _run(_ops.weak_loss, *args)
+        loss, ctx.gradient = _run(_ops.weak_loss_grad, *args)
         return loss
 
     @staticmethod
     def backward(ctx: Any, g: Tensor):  # type: ignore[override]
         f, lhs, w, starts = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: differentiate the formula itself
-            residual = lhs + corr(f.to(w.dtype), w, starts, ctx.q)
-            gradient = corr_t(residual, w, starts, ctx.q, f.shape[1])
-            return (2.0 * ctx.scale * g * gradient).to(f.dtype), *[None] * 5
+            series = f.reshape(ctx.shape).to(w.dtype)
+            residual = lhs + corr(series, w, starts, ctx.q)
+            gradient = corr_t(residual, w, starts, ctx.q, ctx.shape[1])
+            gradient = (2.0 * ctx.scale * g * gradient).to(f.dtype)
+            return gradient.reshape(f.shape), *_NO_GRADIENTS
         # The engine owns what backward returns, so the buffer is given away and made
         # anew if the graph is walked again.
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
-            gradient = _ops.weak_loss_grad(
-                f.contiguous(),
-                lhs.contiguous(),
-                w.contiguous(),
-                starts,
-                ctx.q,
-                ctx.scale,
-            )[1]
-        if g.is_cpu and g.item() == 1.0:
-            return gradient, *[None] * 5
-        return gradient.mul_(g), *[None] * 5
+            args = _series(f, ctx.shape), lhs.contiguous(), w.contiguous()
+            args = *args, starts, ctx.q, ctx.scale
+            gradient = _run(_ops.weak_loss_grad, *args)[1]
+        if not (g.is_cpu and g.item() == 1.0):
+            gradient.mul_(g)
+        return gradient.view(f.shape), *_NO_GRADIENTS
 
     @staticmethod
     def jvp(  # type: ignore[override]
@@ -223,14 +246,23 @@ class _SquaredResidual(Function):
         *_: None,
     ) -> Tensor:
         f, lhs, w, starts = ctx.saved_tensors
-        f = f.to(w.dtype)
-        residual = lhs + corr(f, w, starts, ctx.q)
+        series = f.reshape(ctx.shape).to(w.dtype)
+        residual = lhs + corr(series, w, starts, ctx.q)
         dresidual = _sum_tangents(
             dlhs,
-            None if df is None else corr(df.to(w.dtype), w, starts, ctx.q),
-            None if dw is None else corr(f, dw, starts, ctx.q),
+            None
+            if df is None
+            else corr(df.reshape(ctx.shape).to(w.dtype), w, starts, ctx.q),
+            None if dw is None else corr(series, dw, starts, ctx.q),
         )
         return 2.0 * ctx.scale * (residual * dresidual).sum()
+
+
+_NO_GRADIENTS = (None,) * 7
+
+
+def _series(f: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    return f.reshape(shape).contiguous()
 
 
 def _sum_tangents(*terms: Tensor | None) -> Tensor:

@@ -13,6 +13,16 @@ from . import _backend  # noqa: F401  (loading it registers the operators)
 ops = torch.ops.wpnode
 
 
+class overloads:
+    """The operators without the lookup of an overload, which each call would repeat."""
+
+    corr = ops.corr.default
+    corr_t = ops.corr_t.default
+    corr_w = ops.corr_w.default
+    weak_loss = ops.weak_loss.default
+    weak_loss_grad = ops.weak_loss_grad.default
+
+
 def _n_segments(n_samples: int, w_width: int, starts: Tensor | None, q: int) -> int:
     torch._check(q >= 1, lambda: f"`q` must be an integer >= 1; got {q}.")
     if starts is not None:

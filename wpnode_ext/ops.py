@@ -128,7 +128,8 @@ def squared_residual(
     f = _promote(check_series(f, "f"))
     check_weights(w, f)
     check_starts(starts, q, f)
-    return _autograd.squared_residual(f, lhs, w, starts, q, scale)
+    b, n, d = f.shape
+    return _autograd.squared_residual(f, lhs, w, starts, q, scale, (b, n, d))
 
 
 def _promote(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from . import ops, reference
+from . import _autograd, ops, reference
 from ._checks import SERIES_DTYPES, check_device, check_finite
 from .quadrature import Rule, segment_weights
 from .segments import (
@@ -102,8 +102,8 @@ class WeakPlan:
             t = None if t is None else t.repeat(batch.numel())
             missing, batch = missing.flatten(), torch.Size()
             n_samples = missing.numel()
-        self._batch, self._n_samples = batch, n_samples
-        self._state = v.shape[dim + 1 :]
+        self._batch, self._state = batch, v.shape[dim + 1 :]
+        self._flat_shape = (batch.numel(), n_samples, self._state.numel())
 
         irregular = any(given is not None for given in (missing, lengths, t))
         if starts is None and irregular:
@@ -177,17 +177,29 @@ class WeakPlan:
                 f"`reduction` must be 'mean', 'sum' or 'none'; got {reduction!r}."
             )
         terms = self._batch.numel() * self.n_segments if reduction == "mean" else 1
-        return self._ops.squared_residual(
-            self._flat(self._matching(f)),
+        f = self._matching(f)
+        if self._ops is reference:
+            return reference.squared_residual(
+                self._flat(f),
+                self._lhs,
+                self._w_rhs,
+                q=self.q,
+                starts=self.starts,
+                scale=1.0 / terms,
+            )
+        # Past the checks of `ops`: everything but `f` was checked by the constructor.
+        return _autograd.squared_residual(
+            f,
             self._lhs,
             self._w_rhs,
-            q=self.q,
-            starts=self.starts,
-            scale=1.0 / terms,
+            self.starts,
+            self.q,
+            1.0 / terms,
+            self._flat_shape,
         )
 
     def _flat(self, x: Tensor) -> Float[Tensor, "B N D"]:
-        return x.reshape(self._batch.numel(), self._n_samples, self._state.numel())
+        return x.reshape(self._flat_shape)
 
     def _matching(self, f: Tensor) -> Tensor:
         """`f`, promoted under autocast, if it fits the data; an error otherwise."""
