@@ -17,7 +17,7 @@ LAYERS = (
     {"quadrature", "segments", "runs", "record"},
     {"_checks", "_registration", "_autograd", "ops", "reference"},
     {"plan", "losses", "filtering", "noise", "selection"},
-    {"runge_kutta", "solvers", "fields", "scaling", "metrics", "strong"},
+    {"runge_kutta", "solvers", "fields", "scaling", "metrics", "lyapunov", "strong"},
     {"systems", "data"},
     {"training", "baselines"},
     {"cli"},
