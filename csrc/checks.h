@@ -68,11 +68,61 @@ inline core::Geometry geometry_of(std::int64_t batch, std::int64_t n_samples, st
                                   std::int64_t ell, std::int64_t q,
                                   const std::optional<Tensor>& starts) {
     check(q >= 1, "`q` must be at least 1; got ", q, ".");
+    check(ell >= 0, "`ell` must not be negative; got ", ell, ".");
     check(starts || n_samples > ell, "the series has ", n_samples,
           " samples, fewer than the ell + 1 = ", ell + 1, " a segment needs; use a smaller `ell`.");
     const std::int64_t n_segments =
         starts ? starts->size(0) : core::count_segments(n_samples, ell, q);
     return {batch, n_samples, state, n_segments, ell, q};
+}
+
+inline void check_segments(const Tensor& y, const char* name, const core::Geometry& g) {
+    check_series(y, name);
+    check(y.size(0) == g.batch && y.size(1) == g.n_segments && y.size(2) == g.state, "`", name,
+          "` must have shape [", g.batch, ", ", g.n_segments, ", ", g.state, "]; got [", y.size(0),
+          ", ", y.size(1), ", ", y.size(2), "].");
+}
+
+inline core::Geometry check_corr(const Tensor& x, const Tensor& w,
+                                 const std::optional<Tensor>& starts, std::int64_t q) {
+    check_series(x, "x");
+    check_starts(starts);
+    const auto g = geometry_of(x.size(0), x.size(1), x.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    check_weights(w, x.scalar_type(), g.n_segments);
+    return g;
+}
+
+inline core::Geometry check_corr_t(const Tensor& y, const Tensor& w,
+                                   const std::optional<Tensor>& starts, std::int64_t q,
+                                   std::int64_t n_samples) {
+    check_series(y, "y");
+    check_starts(starts);
+    const auto g = geometry_of(y.size(0), n_samples, y.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    check_segments(y, "y", g);
+    check_weights(w, y.scalar_type(), g.n_segments);
+    return g;
+}
+
+inline core::Geometry check_corr_w(const Tensor& x, const Tensor& y,
+                                   const std::optional<Tensor>& starts, std::int64_t q,
+                                   std::int64_t ell) {
+    check_series(x, "x");
+    check_starts(starts);
+    const auto g = geometry_of(x.size(0), x.size(1), x.size(2), ell, q, starts);
+    check_segments(y, "y", g);
+    check(y.scalar_type() == x.scalar_type(), "`y` must have the dtype of `x`.");
+    return g;
+}
+
+inline core::Geometry check_weak_loss(const Tensor& f, const Tensor& lhs, const Tensor& w,
+                                      const std::optional<Tensor>& starts, std::int64_t q) {
+    check_series(f, "f");
+    check_starts(starts);
+    const auto g = geometry_of(f.size(0), f.size(1), f.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    check_segments(lhs, "lhs", g);
+    check_weights(w, f.scalar_type(), g.n_segments);
+    check(lhs.scalar_type() == w.scalar_type(), "`lhs` must have the dtype of `w`.");
+    return g;
 }
 
 }  // namespace wpnode

@@ -70,11 +70,7 @@ void with_storage(ScalarType type, const Body& body) {
 }
 
 Tensor corr(const Tensor& x, const Tensor& w, const std::optional<Tensor>& starts, std::int64_t q) {
-    check_series(x, "x");
-    check_starts(starts);
-    const Geometry g =
-        geometry_of(x.size(0), x.size(1), x.size(2), w.size(w.dim() - 1) - 1, q, starts);
-    check_weights(w, x.scalar_type(), g.n_segments);
+    const Geometry g = check_corr(x, w, starts, q);
     check_start_values(starts, g);
     Tensor y = torch::stable::new_empty(x, {g.batch, g.n_segments, g.state});
     if (y.numel() == 0) return y;
@@ -96,13 +92,7 @@ Tensor corr(const Tensor& x, const Tensor& w, const std::optional<Tensor>& start
 
 Tensor corr_t(const Tensor& y, const Tensor& w, const std::optional<Tensor>& starts, std::int64_t q,
               std::int64_t n_samples) {
-    check_series(y, "y");
-    check_starts(starts);
-    const Geometry g =
-        geometry_of(y.size(0), n_samples, y.size(2), w.size(w.dim() - 1) - 1, q, starts);
-    check(y.size(1) == g.n_segments, "`y` has ", y.size(1), " rows for ", g.n_segments,
-          " segments of a series of ", n_samples, " samples.");
-    check_weights(w, y.scalar_type(), g.n_segments);
+    const Geometry g = check_corr_t(y, w, starts, q, n_samples);
     check_start_values(starts, g);
     Tensor x = torch::stable::new_empty(y, {g.batch, g.n_samples, g.state});
     if (x.numel() == 0) return x;
@@ -124,14 +114,7 @@ Tensor corr_t(const Tensor& y, const Tensor& w, const std::optional<Tensor>& sta
 
 Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& starts, std::int64_t q,
               std::int64_t ell, bool per_segment) {
-    check_series(x, "x");
-    check_series(y, "y");
-    check_starts(starts);
-    check(ell >= 0, "`ell` must not be negative; got ", ell, ".");
-    const Geometry g = geometry_of(x.size(0), x.size(1), x.size(2), ell, q, starts);
-    check(y.size(0) == g.batch && y.size(1) == g.n_segments && y.size(2) == g.state,
-          "`y` must have shape [batch, n_segments, state] to match `x`.");
-    check(y.scalar_type() == x.scalar_type(), "`y` must have the dtype of `x`.");
+    const Geometry g = check_corr_w(x, y, starts, q, ell);
     check_start_values(starts, g);
     const ScalarType type = accumulator_type(x.scalar_type());
     const Tensor samples = torch::stable::to(x, type);
@@ -152,16 +135,7 @@ Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& sta
 Tensor weak_loss_into(const Tensor& f, const Tensor& lhs, const Tensor& w,
                       const std::optional<Tensor>& starts, std::int64_t q, double scale,
                       Tensor* gradient) {
-    check_series(f, "f");
-    check_series(lhs, "lhs");
-    check_starts(starts);
-    const Geometry g =
-        geometry_of(f.size(0), f.size(1), f.size(2), w.size(w.dim() - 1) - 1, q, starts);
-    check(lhs.size(0) == g.batch && lhs.size(1) == g.n_segments && lhs.size(2) == g.state,
-          "`lhs` must have shape [batch, n_segments, state] to match `f`.");
-    const ScalarType type = accumulator_type(f.scalar_type());
-    check(lhs.scalar_type() == type, "`lhs` must have the dtype of `w`.");
-    check_weights(w, f.scalar_type(), g.n_segments);
+    const Geometry g = check_weak_loss(f, lhs, w, starts, q);
     check_start_values(starts, g);
     Tensor loss = torch::stable::new_empty(lhs, {});
     const auto ragged = explicit_starts(w, starts, g);

@@ -1,0 +1,178 @@
+// CUDA implementations of the operators declared in ops.cpp, over the launchers of csrc/cuda.
+//
+// Nothing here or in the launchers waits for the device, so starts are not looked at: kernels give
+// NaN for segments that leave the series. Work goes to torch's current stream; scratch comes from
+// torch's allocator, which knows streams and graphs.
+#ifdef WPNODE_WITH_CUDA
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <tuple>
+
+#include "checks.h"
+#include "cuda/launchers.h"
+
+// Lives in torch's CUDA library. Weak, because the module must load under a CPU-only torch as well,
+// where no CUDA tensor can exist to reach the call.
+extern "C" __attribute__((weak)) AOTITorchError
+aoti_torch_get_current_cuda_stream(std::int32_t device_index, void** ret_stream);
+
+namespace wpnode {
+namespace {
+
+using core::Geometry;
+
+cuda::DType dtype_of(const Tensor& x) {
+    switch (x.scalar_type()) {
+        case ScalarType::Double:
+            return cuda::DType::kFloat64;
+        case ScalarType::Float:
+            return cuda::DType::kFloat32;
+        case ScalarType::BFloat16:
+            return cuda::DType::kBFloat16;
+        default:
+            return cuda::DType::kFloat16;
+    }
+}
+
+void* current_stream(const Tensor& x) {
+    check(aoti_torch_get_current_cuda_stream != nullptr, "this torch has no CUDA.");
+    void* stream = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream));
+    return stream;
+}
+
+// Keeps the device of a tensor current for one call, and knows its stream.
+class Launch {
+  public:
+    explicit Launch(const Tensor& x) : guard_(x.get_device_index()), stream_(current_stream(x)) {}
+
+    void* stream() const { return stream_; }
+
+    static void check_status(int status) {
+        check(status == 0, "a CUDA launch failed: ", status == 0 ? "" : cuda::error_text(status));
+    }
+
+  private:
+    torch::stable::accelerator::DeviceGuard guard_;
+    void* stream_;
+};
+
+void check_same_device(const Tensor& x, const Tensor& other, const char* name) {
+    check(other.is_cuda() && other.get_device_index() == x.get_device_index(), "`", name,
+          "` must be on the device of the series.");
+}
+
+cuda::Problem problem_of(const Geometry& g, const Tensor& x, const std::optional<Tensor>& starts) {
+    cuda::Problem problem;
+    problem.dtype = dtype_of(x);
+    problem.batch = g.batch;
+    problem.samples = g.n_samples;
+    problem.state = g.state;
+    problem.segments = g.n_segments;
+    problem.ell = g.ell;
+    problem.q = g.q;
+    if (starts) {
+        check_same_device(x, *starts, "starts");
+        problem.starts = static_cast<const std::int64_t*>(starts->const_data_ptr());
+    }
+    return problem;
+}
+
+cuda::Weights weights_of(const Tensor& w, const Tensor& x) {
+    check_same_device(x, w, "w");
+    cuda::Weights weights;
+    weights.values = w.const_data_ptr();
+    weights.per_segment = w.dim() == 2;
+    return weights;
+}
+
+Tensor workspace(const Tensor& x, std::size_t bytes) {
+    return torch::stable::new_empty(x, {static_cast<std::int64_t>(bytes)}, ScalarType::Byte);
+}
+
+Tensor corr(const Tensor& x, const Tensor& w, const std::optional<Tensor>& starts, std::int64_t q) {
+    const Geometry g = check_corr(x, w, starts, q);
+    const Launch launch(x);
+    Tensor y = torch::stable::new_empty(x, {g.batch, g.n_segments, g.state});
+    launch.check_status(cuda::launch_corr(problem_of(g, x, starts), weights_of(w, x),
+                                          x.const_data_ptr(), y.mutable_data_ptr(),
+                                          launch.stream()));
+    return y;
+}
+
+Tensor corr_t(const Tensor& y, const Tensor& w, const std::optional<Tensor>& starts, std::int64_t q,
+              std::int64_t n_samples) {
+    const Geometry g = check_corr_t(y, w, starts, q, n_samples);
+    const Launch launch(y);
+    Tensor x = torch::stable::new_empty(y, {g.batch, g.n_samples, g.state});
+    launch.check_status(cuda::launch_corr_t(problem_of(g, y, starts), weights_of(w, y),
+                                            y.const_data_ptr(), x.mutable_data_ptr(),
+                                            launch.stream()));
+    return x;
+}
+
+Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& starts, std::int64_t q,
+              std::int64_t ell, bool per_segment) {
+    const Geometry g = check_corr_w(x, y, starts, q, ell);
+    check_same_device(x, y, "y");
+    const Launch launch(x);
+    const ScalarType type = accumulator_type(x.scalar_type());
+    Tensor gw = per_segment ? torch::stable::new_empty(x, {g.n_segments, ell + 1}, type)
+                            : torch::stable::new_empty(x, {ell + 1}, type);
+    const cuda::Problem problem = problem_of(g, x, starts);
+    Tensor scratch = workspace(x, cuda::corr_w_workspace(problem, per_segment));
+    launch.check_status(cuda::launch_corr_w(problem, per_segment, y.const_data_ptr(),
+                                            x.const_data_ptr(), gw.mutable_data_ptr(),
+                                            scratch.mutable_data_ptr(), launch.stream()));
+    return gw;
+}
+
+Tensor weak_loss(const Tensor& f, const Tensor& lhs, const Tensor& w,
+                 const std::optional<Tensor>& starts, std::int64_t q, double scale) {
+    const Geometry g = check_weak_loss(f, lhs, w, starts, q);
+    check_same_device(f, lhs, "lhs");
+    const Launch launch(f);
+    const cuda::Problem problem = problem_of(g, f, starts);
+    const cuda::Weights weights = weights_of(w, f);
+    Tensor loss = torch::stable::new_empty(lhs, {});
+    Tensor scratch = workspace(f, cuda::weak_loss_workspace(problem, weights));
+    launch.check_status(cuda::launch_weak_loss(problem, weights, lhs.const_data_ptr(),
+                                               f.const_data_ptr(), scale, loss.mutable_data_ptr(),
+                                               scratch.mutable_data_ptr(), launch.stream()));
+    return loss;
+}
+
+std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, const Tensor& w,
+                                          const std::optional<Tensor>& starts, std::int64_t q,
+                                          double scale) {
+    const Geometry g = check_weak_loss(f, lhs, w, starts, q);
+    check_same_device(f, lhs, "lhs");
+    const Launch launch(f);
+    const cuda::Problem problem = problem_of(g, f, starts);
+    const cuda::Weights weights = weights_of(w, f);
+    Tensor loss = torch::stable::new_empty(lhs, {});
+    Tensor gradient = torch::stable::empty_like(f);
+    Tensor scratch = workspace(f, cuda::weak_loss_grad_workspace(problem, weights));
+    launch.check_status(cuda::launch_weak_loss_grad(
+        problem, weights, lhs.const_data_ptr(), f.const_data_ptr(), scale, loss.mutable_data_ptr(),
+        gradient.mutable_data_ptr(), scratch.mutable_data_ptr(), launch.stream()));
+    return {loss, gradient};
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(wpnode, CUDA, m) {
+    m.impl("corr", TORCH_BOX(&corr));
+    m.impl("corr_t", TORCH_BOX(&corr_t));
+    m.impl("corr_w", TORCH_BOX(&corr_w));
+    m.impl("weak_loss", TORCH_BOX(&weak_loss));
+    m.impl("weak_loss_grad", TORCH_BOX(&weak_loss_grad));
+}
+
+}  // namespace wpnode
+
+#endif  // WPNODE_WITH_CUDA
