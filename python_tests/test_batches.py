@@ -87,6 +87,16 @@ def test_one_long_series_gives_rectangular_batches_of_the_size_asked_for() -> No
     assert 1990 <= total <= 1.2 * 1990
 
 
+def test_an_epoch_has_as_many_windows_as_segments_and_all_samples_start_some() -> None:
+    record = record_of([600])
+    batches, started = make(record), set()
+    for epoch in range(60):
+        for batch in batches.epoch(epoch):
+            assert batch.n_windows == batch.n_segments
+            started |= set(batch.samples[:, batch.windows].flatten().tolist())
+    assert started >= set(range(597))  # the last may miss the stride of 2
+
+
 def test_samples_are_shared_by_the_segments_of_a_block() -> None:
     batches = make(record_of([4000]), batch_size=512).epoch(0)
     evaluated = sum(batch.samples.numel() for batch in batches)

@@ -26,6 +26,7 @@ def test_each_method_has_the_settings_the_paper_lists(
     config = resolve(TrainConfig(method=method))
     optim = config.optim
     assert config.strong.window == window
+    assert config.strong.stride == (1 if method == "strong" else 2)
     assert (optim.epochs, optim.patience, optim.min_delta) == (
         epochs,
         patience,

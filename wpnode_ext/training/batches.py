@@ -75,9 +75,12 @@ class Batches:
         self._runs = record.runs
         self._config = config
         self._rank, self._world = rank, world
-        self._window = config.strong.window or 2
+        self._window, self._stride = (
+            config.strong.window or 2,
+            config.strong.stride or 1,
+        )
         if config.method == "strong":
-            starts = window_starts(record.runs, self._window, config.strong.stride)
+            starts = window_starts(record.runs, self._window, self._stride)
             if len(starts) == 0:
                 raise ValueError(
                     f"no stretch of the data has the {self._window} samples of a "
@@ -113,14 +116,14 @@ class Batches:
         blocks = self._draw_blocks(generator)
         order = torch.randperm(len(blocks), generator=generator).tolist()
         count = -(-len(blocks) // self._blocks_per_batch)
-        phase = _draw(self._config.strong.stride, generator)
+        shift = torch.rand((), generator=generator).item()
         return [
-            self._assemble([blocks[i] for i in order[n::count]], phase)
+            self._assemble([blocks[i] for i in order[n::count]], shift)
             for n in range(count)
         ]
 
     def _strong_epoch(self, generator: torch.Generator) -> list[Batch]:
-        stride, size = self._config.strong.stride, self._config.optim.batch_size
+        stride, size = self._stride, self._config.optim.batch_size
         # A phase that leaves no window (short runs) falls back on the first samples.
         phase = _draw(stride, generator)
         starts = window_starts(self._runs, self._window, stride, phase=phase)
@@ -167,17 +170,17 @@ class Batches:
             blocks += [(first + s, self._segments) for s in sorted(begins)]
         return blocks
 
-    def _assemble(self, blocks: Sequence[tuple[int, int]], phase: int) -> Batch:
+    def _assemble(self, blocks: Sequence[tuple[int, int]], shift: float) -> Batch:
         n_segments = sum(n for _, n in blocks)
         strong = self._config.method == "wp" and self._config.lam != 0.0
-        n_windows = strong * sum(len(self._windows(n, phase)) for _, n in blocks)
+        n_windows = strong * sum(len(self._windows(n, shift)) for _, n in blocks)
         mine = blocks[self._rank :: self._world]
         if self._ragged:
-            only = phase if strong else None
+            only = shift if strong else None
             return self._end_to_end(mine, only, n_segments, n_windows)
         weak = self._config.weak
         first = torch.tensor([s for s, _ in mine], dtype=torch.int64)[:, None]
-        inside = self._windows(self._segments, phase)
+        inside = self._windows(self._segments, shift)
         return Batch(
             samples=first + torch.arange(self._length(self._segments)),
             segments=first + weak.q * torch.arange(self._segments),
@@ -190,7 +193,7 @@ class Batches:
     def _end_to_end(
         self,
         blocks: Sequence[tuple[int, int]],
-        phase: int | None,
+        shift: float | None,
         n_segments: int,
         n_windows: int,
     ) -> Batch:
@@ -202,23 +205,29 @@ class Batches:
             samples.append(first + torch.arange(self._length(n)))
             segments.append(first + q * torch.arange(n))
             starts.append(begin + q * torch.arange(n))
-            if phase is not None:
-                inside = self._windows(n, phase)
+            if shift is not None:
+                inside = self._windows(n, shift)
                 windows.append(begin + torch.tensor(inside, dtype=torch.int64))
             begin += self._length(n)
         return Batch(
             samples=torch.cat(samples)[None],
             segments=torch.cat(segments)[None],
             starts=torch.cat(starts),
-            windows=None if phase is None else torch.cat(windows),
+            windows=None if shift is None else torch.cat(windows),
             n_segments=n_segments,
             n_windows=n_windows,
         )
 
-    def _windows(self, segments: int, phase: int) -> range:
-        """First samples of the strong windows inside a block."""
+    def _windows(self, segments: int, shift: float) -> range:
+        """First samples of the strong windows inside a block.
+
+        They span the samples its segments have to themselves, so that an epoch has one
+        window every `stride` samples; `shift`, a share, moves them within the block.
+        """
         fit = max(0, self._length(segments) - self._window + 1)
-        return range(min(phase, max(fit - 1, 0)), fit, self._config.strong.stride)
+        span = min(fit, segments * self._config.weak.q)
+        first = int(shift * (fit - span + 1))
+        return range(first, first + span, self._stride)
 
 
 def _draw(bound: int, generator: torch.Generator) -> int:

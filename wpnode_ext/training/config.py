@@ -25,10 +25,14 @@ class WeakForm:
 
 @dataclass
 class StrongForm:
-    """Windows of `window` samples, `stride` apart, solved with `solver`."""
+    """Windows of `window` samples, `stride` apart, solved with `solver`.
+
+    By default every sample starts a window where the method is "strong", and there are
+    as many windows as segments where it is "wp".
+    """
 
     window: int | None = None
-    stride: int = 1
+    stride: int | None = None
     solver: str = "dopri5"
     rtol: float = 1e-6
     atol: float = 1e-6
@@ -121,6 +125,8 @@ def resolve(config: TrainConfig) -> TrainConfig:
     strong, optim = replace(config.strong), replace(config.optim)
     if strong.window is None:
         strong.window = defaults["window"]
+    if strong.stride is None:
+        strong.stride = 1 if config.method == "strong" else config.weak.q
     for name in ("epochs", "patience", "min_delta"):
         if getattr(optim, name) is None:
             setattr(optim, name, defaults[name])
