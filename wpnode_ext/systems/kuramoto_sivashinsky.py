@@ -1,13 +1,13 @@
 """Kuramoto-Sivashinsky: a flame front on a ring, chaotic in space and time."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, pi
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -57,20 +57,22 @@ class KuramotoSivashinsky(System):
         return 2 * pi / self.length * np.arange(self.n_points // 2 + 1)
 
     @cached_property
-    def _linear(self) -> Float[Tensor, " M"]:
+    def _linear(self) -> NDArray[Any]:
+        """Symbol of ``-d^2/dx^2 - nu d^4/dx^4``."""
         k = self._wavenumbers
-        return torch.from_numpy(k**2 - self.nu * k**4)
+        return k**2 - self.nu * k**4
 
     @cached_property
-    def _minus_half_ddx(self) -> Complex[Tensor, " M"]:
+    def _minus_half_ddx(self) -> NDArray[Any]:
         """Symbol of ``-(1/2) d/dx``, which takes ``u^2`` to ``-u u_x``."""
         symbol = -0.5j * self._wavenumbers
         symbol[-1] = 0.0
-        return torch.from_numpy(symbol)
+        return symbol
 
     def field(self, t: Tensor | float, u: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        linear = self._linear.to(u.device, u.dtype)
-        symbol = self._minus_half_ddx.to(u.device, u.dtype.to_complex())
+        linear = torch.from_numpy(self._linear).to(u)
+        symbol = torch.from_numpy(self._minus_half_ddx)
+        symbol = symbol.to(u.device, u.dtype.to_complex())
         spectrum = linear * torch.fft.rfft(u) + symbol * torch.fft.rfft(u * u)
         return torch.fft.irfft(spectrum, n=self.n_points)
 
@@ -81,7 +83,7 @@ class KuramotoSivashinsky(System):
         map is what tangent-space exponents are computed from.
         """
         count = _substeps(dt)
-        scheme = _Etdrk4(*map(torch.from_numpy, _Etdrk4.of(self, dt / count)))
+        scheme = _Etdrk4(*map(torch.from_numpy, _scheme(self, dt / count)))
         v = u @ scheme.to_modes
         for _ in range(count):
             v = scheme.advance(v)
@@ -103,7 +105,7 @@ class KuramotoSivashinsky(System):
             # Times are uniform here: samples, or the two ends of the burn-in.
             dt = float(t[-1]) / (len(t) - 1)
             count = _substeps(dt)
-            scheme = _Etdrk4.of(self, dt / count)
+            scheme = _scheme(self, dt / count)
             v = trajectory[0] @ scheme.to_modes
             for n in range(1, len(t)):
                 for _ in range(count):
@@ -114,6 +116,11 @@ class KuramotoSivashinsky(System):
 
 def _substeps(dt: float) -> int:
     return ceil(dt / MAX_STEP - 1e-9)
+
+
+@lru_cache(maxsize=16)
+def _scheme(system: KuramotoSivashinsky, h: float) -> "_Etdrk4":
+    return _Etdrk4.of(system, h)
 
 
 class _Etdrk4(NamedTuple):
@@ -145,7 +152,7 @@ class _Etdrk4(NamedTuple):
     def of(cls, system: KuramotoSivashinsky, h: float) -> "_Etdrk4":
         spectra = np.fft.rfft(np.eye(system.n_points))
         to_modes = _real_parts(spectra)
-        linear = h * _real_parts((1 + 1j) * system._linear.numpy())
+        linear = h * _real_parts((1 + 1j) * system._linear)
         # The coefficients cancel near z = 0; on a circle around each z they do not, and
         # their mean over it is the value at its centre (Kassam and Trefethen).
         circle = np.exp(1j * pi * (np.arange(1, 65) - 0.5) / 64, dtype=np.complex128)
@@ -158,7 +165,7 @@ class _Etdrk4(NamedTuple):
         return cls(
             to_modes=to_modes,
             to_points=np.linalg.inv(to_modes),
-            to_minus_half_ddx=_real_parts(spectra * system._minus_half_ddx.numpy()),
+            to_minus_half_ddx=_real_parts(spectra * system._minus_half_ddx),
             half_exp=np.exp(linear / 2),
             full_exp=np.exp(linear),
             half_phi=at_centre((np.exp(z / 2) - 1) / z),
