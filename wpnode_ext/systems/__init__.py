@@ -4,5 +4,15 @@ from .base import System
 from .kuramoto_sivashinsky import KuramotoSivashinsky
 from .lorenz63 import Lorenz63
 from .lorenz96 import Lorenz96
+from .presets import NOISE_RATIOS, PRESETS, Preset, preset
 
-__all__ = ["KuramotoSivashinsky", "Lorenz63", "Lorenz96", "System"]
+__all__ = [
+    "NOISE_RATIOS",
+    "PRESETS",
+    "KuramotoSivashinsky",
+    "Lorenz63",
+    "Lorenz96",
+    "Preset",
+    "System",
+    "preset",
+]
