@@ -125,4 +125,26 @@ inline core::Geometry check_weak_loss(const Tensor& f, const Tensor& lhs, const 
     return g;
 }
 
+// Times that weights are generated from by the linear product rule, one row a segment.
+inline core::Geometry check_times(const Tensor& t, const std::optional<Tensor>& starts,
+                                  std::int64_t q, std::int64_t ell) {
+    check(t.dim() == 1 && t.scalar_type() == ScalarType::Double && t.is_contiguous(),
+          "`t` must be a contiguous float64 vector.");
+    check_starts(starts);
+    return geometry_of(1, t.size(0), 1, ell, q, starts);
+}
+
+inline core::Geometry check_weak_loss_at(const Tensor& f, const Tensor& lhs, const Tensor& t,
+                                         const std::optional<Tensor>& starts, std::int64_t q,
+                                         std::int64_t ell) {
+    check_series(f, "f");
+    check(f.size(1) == t.size(0), "`t` has ", t.size(0), " times for ", f.size(1), " samples.");
+    const core::Geometry times = check_times(t, starts, q, ell);
+    const core::Geometry g{f.size(0), f.size(1), f.size(2), times.n_segments, ell, q};
+    check_segments(lhs, "lhs", g);
+    check(lhs.scalar_type() == accumulator_type(f.scalar_type()),
+          "`lhs` must be float64 for float64 series and float32 for all others.");
+    return g;
+}
+
 }  // namespace wpnode

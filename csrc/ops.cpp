@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "checks.h"
+#include "core/weights.h"
 #include "cpu/ragged.h"
 #include "cpu/uniform.h"
 #include "cpu/weight_gradient.h"
@@ -172,6 +173,48 @@ std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, co
     return {loss, gradient};
 }
 
+// Rows of weights from times: (w_lhs, w_rhs), float64 [n_segments, ell + 1].
+std::tuple<Tensor, Tensor> segment_rows(const Tensor& t, const std::optional<Tensor>& starts,
+                                        std::int64_t q, std::int64_t p, std::int64_t ell,
+                                        std::int64_t d) {
+    core::check_parameters(p, ell, d);
+    const Geometry g = check_times(t, starts, q, ell);
+    check_start_values(starts, g);
+    Tensor w_lhs = torch::stable::new_empty(t, {g.n_segments, ell + 1});
+    Tensor w_rhs = torch::stable::new_empty(t, {g.n_segments, ell + 1});
+    const auto first = explicit_starts(w_lhs, starts, g);
+    const auto* times = static_cast<const double*>(t.const_data_ptr());
+    auto* left = static_cast<double*>(w_lhs.mutable_data_ptr());
+    auto* right = static_cast<double*>(w_rhs.mutable_data_ptr());
+    constexpr std::int64_t kRowsWorthAThread = 64;
+    parallel_for(g.n_segments, kRowsWorthAThread, [&](std::int64_t begin, std::int64_t end) {
+        core::irregular_weights(static_cast<int>(p), ell, static_cast<int>(d), core::Rule::kLinear,
+                                times, data_of(first) + begin, end - begin,
+                                left + begin * (ell + 1), right + begin * (ell + 1));
+    });
+    return {w_lhs, w_rhs};
+}
+
+Tensor rhs_rows(const Tensor& f, const Tensor& t, const std::optional<Tensor>& starts,
+                std::int64_t q, std::int64_t p, std::int64_t ell) {
+    const Tensor rows = std::get<1>(segment_rows(t, starts, q, p, ell, 1));
+    return torch::stable::to(rows, accumulator_type(f.scalar_type()));
+}
+
+Tensor weak_loss_at(const Tensor& f, const Tensor& lhs, const Tensor& t,
+                    const std::optional<Tensor>& starts, std::int64_t q, std::int64_t p,
+                    std::int64_t ell, double scale) {
+    check_weak_loss_at(f, lhs, t, starts, q, ell);
+    return weak_loss(f, lhs, rhs_rows(f, t, starts, q, p, ell), starts, q, scale);
+}
+
+std::tuple<Tensor, Tensor> weak_loss_grad_at(const Tensor& f, const Tensor& lhs, const Tensor& t,
+                                             const std::optional<Tensor>& starts, std::int64_t q,
+                                             std::int64_t p, std::int64_t ell, double scale) {
+    check_weak_loss_at(f, lhs, t, starts, q, ell);
+    return weak_loss_grad(f, lhs, rhs_rows(f, t, starts, q, p, ell), starts, q, scale);
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY(wpnode, m) {
@@ -186,6 +229,16 @@ STABLE_TORCH_LIBRARY(wpnode, m) {
     m.def(
         "weak_loss_grad(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
         " -> (Tensor, Tensor)");
+    // The same with weights generated from the times of each segment by the linear product rule.
+    m.def(
+        "segment_rows(Tensor t, Tensor? starts, SymInt q, SymInt p, SymInt ell, SymInt d)"
+        " -> (Tensor, Tensor)");
+    m.def(
+        "weak_loss_at(Tensor f, Tensor lhs, Tensor t, Tensor? starts, SymInt q, SymInt p,"
+        " SymInt ell, float scale) -> Tensor");
+    m.def(
+        "weak_loss_grad_at(Tensor f, Tensor lhs, Tensor t, Tensor? starts, SymInt q, SymInt p,"
+        " SymInt ell, float scale) -> (Tensor, Tensor)");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(wpnode, CPU, m) {
@@ -194,6 +247,9 @@ STABLE_TORCH_LIBRARY_IMPL(wpnode, CPU, m) {
     m.impl("corr_w", TORCH_BOX(&corr_w));
     m.impl("weak_loss", TORCH_BOX(&weak_loss));
     m.impl("weak_loss_grad", TORCH_BOX(&weak_loss_grad));
+    m.impl("segment_rows", TORCH_BOX(&segment_rows));
+    m.impl("weak_loss_at", TORCH_BOX(&weak_loss_at));
+    m.impl("weak_loss_grad_at", TORCH_BOX(&weak_loss_grad_at));
 }
 
 }  // namespace wpnode

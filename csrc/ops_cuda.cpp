@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "checks.h"
+#include "core/weights.h"
 #include "cuda/launchers.h"
 
 // Lives in torch's CUDA library. Weak, because the module must load under a CPU-only torch as well,
@@ -131,36 +132,83 @@ Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& sta
     return gw;
 }
 
-Tensor weak_loss(const Tensor& f, const Tensor& lhs, const Tensor& w,
-                 const std::optional<Tensor>& starts, std::int64_t q, double scale) {
-    const Geometry g = check_weak_loss(f, lhs, w, starts, q);
+// The loss, and its gradient where there is one to write, for stored or generated weights.
+Tensor weak_loss_into(const Geometry& g, const Tensor& f, const Tensor& lhs,
+                      const cuda::Weights& weights, const std::optional<Tensor>& starts,
+                      double scale, Tensor* gradient) {
     check_same_device(f, lhs, "lhs");
     const Launch launch(f);
     const cuda::Problem problem = problem_of(g, f, starts);
-    const cuda::Weights weights = weights_of(w, f);
     Tensor loss = torch::stable::new_empty(lhs, {});
-    Tensor scratch = workspace(f, cuda::weak_loss_workspace(problem, weights));
-    launch.check_status(cuda::launch_weak_loss(problem, weights, lhs.const_data_ptr(),
-                                               f.const_data_ptr(), scale, loss.mutable_data_ptr(),
-                                               scratch.mutable_data_ptr(), launch.stream()));
+    const std::size_t bytes = gradient ? cuda::weak_loss_grad_workspace(problem, weights)
+                                       : cuda::weak_loss_workspace(problem, weights);
+    Tensor scratch = workspace(f, bytes);
+    if (gradient) {
+        launch.check_status(cuda::launch_weak_loss_grad(
+            problem, weights, lhs.const_data_ptr(), f.const_data_ptr(), scale,
+            loss.mutable_data_ptr(), gradient->mutable_data_ptr(), scratch.mutable_data_ptr(),
+            launch.stream()));
+    } else {
+        launch.check_status(cuda::launch_weak_loss(
+            problem, weights, lhs.const_data_ptr(), f.const_data_ptr(), scale,
+            loss.mutable_data_ptr(), scratch.mutable_data_ptr(), launch.stream()));
+    }
     return loss;
+}
+
+Tensor weak_loss(const Tensor& f, const Tensor& lhs, const Tensor& w,
+                 const std::optional<Tensor>& starts, std::int64_t q, double scale) {
+    const Geometry g = check_weak_loss(f, lhs, w, starts, q);
+    return weak_loss_into(g, f, lhs, weights_of(w, f), starts, scale, nullptr);
 }
 
 std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, const Tensor& w,
                                           const std::optional<Tensor>& starts, std::int64_t q,
                                           double scale) {
     const Geometry g = check_weak_loss(f, lhs, w, starts, q);
-    check_same_device(f, lhs, "lhs");
-    const Launch launch(f);
-    const cuda::Problem problem = problem_of(g, f, starts);
-    const cuda::Weights weights = weights_of(w, f);
-    Tensor loss = torch::stable::new_empty(lhs, {});
     Tensor gradient = torch::stable::empty_like(f);
-    Tensor scratch = workspace(f, cuda::weak_loss_grad_workspace(problem, weights));
-    launch.check_status(cuda::launch_weak_loss_grad(
-        problem, weights, lhs.const_data_ptr(), f.const_data_ptr(), scale, loss.mutable_data_ptr(),
-        gradient.mutable_data_ptr(), scratch.mutable_data_ptr(), launch.stream()));
+    Tensor loss = weak_loss_into(g, f, lhs, weights_of(w, f), starts, scale, &gradient);
     return {loss, gradient};
+}
+
+cuda::Weights weights_at(const Tensor& t, const Tensor& f, std::int64_t p, std::int64_t ell) {
+    core::check_parameters(p, ell, 1);
+    check_same_device(f, t, "t");
+    cuda::Weights weights;
+    weights.times = static_cast<const double*>(t.const_data_ptr());
+    weights.p = static_cast<int>(p);
+    return weights;
+}
+
+Tensor weak_loss_at(const Tensor& f, const Tensor& lhs, const Tensor& t,
+                    const std::optional<Tensor>& starts, std::int64_t q, std::int64_t p,
+                    std::int64_t ell, double scale) {
+    const Geometry g = check_weak_loss_at(f, lhs, t, starts, q, ell);
+    return weak_loss_into(g, f, lhs, weights_at(t, f, p, ell), starts, scale, nullptr);
+}
+
+std::tuple<Tensor, Tensor> weak_loss_grad_at(const Tensor& f, const Tensor& lhs, const Tensor& t,
+                                             const std::optional<Tensor>& starts, std::int64_t q,
+                                             std::int64_t p, std::int64_t ell, double scale) {
+    const Geometry g = check_weak_loss_at(f, lhs, t, starts, q, ell);
+    Tensor gradient = torch::stable::empty_like(f);
+    Tensor loss = weak_loss_into(g, f, lhs, weights_at(t, f, p, ell), starts, scale, &gradient);
+    return {loss, gradient};
+}
+
+std::tuple<Tensor, Tensor> segment_rows(const Tensor& t, const std::optional<Tensor>& starts,
+                                        std::int64_t q, std::int64_t p, std::int64_t ell,
+                                        std::int64_t d) {
+    core::check_parameters(p, ell, d);
+    const Geometry g = check_times(t, starts, q, ell);
+    const Launch launch(t);
+    Tensor w_lhs = torch::stable::new_empty(t, {g.n_segments, ell + 1});
+    Tensor w_rhs = torch::stable::new_empty(t, {g.n_segments, ell + 1});
+    launch.check_status(cuda::launch_weights(
+        problem_of(g, t, starts), static_cast<const double*>(t.const_data_ptr()), 0.0,
+        static_cast<int>(p), static_cast<int>(d), static_cast<double*>(w_lhs.mutable_data_ptr()),
+        static_cast<double*>(w_rhs.mutable_data_ptr()), launch.stream()));
+    return {w_lhs, w_rhs};
 }
 
 }  // namespace
@@ -171,6 +219,9 @@ STABLE_TORCH_LIBRARY_IMPL(wpnode, CUDA, m) {
     m.impl("corr_w", TORCH_BOX(&corr_w));
     m.impl("weak_loss", TORCH_BOX(&weak_loss));
     m.impl("weak_loss_grad", TORCH_BOX(&weak_loss_grad));
+    m.impl("segment_rows", TORCH_BOX(&segment_rows));
+    m.impl("weak_loss_at", TORCH_BOX(&weak_loss_at));
+    m.impl("weak_loss_grad_at", TORCH_BOX(&weak_loss_grad_at));
 }
 
 }  // namespace wpnode

@@ -15,11 +15,13 @@ PACKAGE = ROOT / "wpnode_ext"
 LAYERS = (
     {"_C", "_backend", "_typing", "_arrays", "test_functions"},
     {"quadrature", "segments", "runs", "record"},
-    {"_checks", "_registration", "_autograd", "ops", "reference"},
-    {"plan", "losses", "filtering", "noise", "selection"},
+    {"_checks", "_registration", "_autograd", "_fused", "ops", "reference"},
+    {"_weights", "plan", "losses", "filtering", "noise", "selection"},
     {"runge_kutta", "solvers", "fields", "scaling", "metrics", "lyapunov", "strong"},
     {"systems", "data"},
     {"training", "baselines"},
+    {"estimator", "evaluation", "export", "forecaster", "model_file"},
+    {"figures", "report"},
     {"cli"},
 )
 # Needed by some users only: imported inside the function that needs them.

@@ -239,3 +239,13 @@ def test_compiled_loss_needs_no_graph_break(case):
     expected.backward()
     assert_close(loss, expected)
     assert_close(x.grad, wide.grad)
+
+
+def test_opcheck_of_generated_weights():
+    case = CASES["scattered rows"]
+    f, lhs, starts = case.series(F64), case.segments(F64), case.start_tensor()
+    t = torch.rand(case.n_samples, dtype=F64).add(0.1).cumsum(0)
+    op, recipe = torch.ops.wpnode, (4, case.ell)
+    torch.library.opcheck(op.segment_rows, (t, starts, 1, *recipe, 1))
+    torch.library.opcheck(op.weak_loss_at, (f, lhs, t, starts, 1, *recipe, 0.3))
+    torch.library.opcheck(op.weak_loss_grad_at, (f, lhs, t, starts, 1, *recipe, 0.3))

@@ -48,6 +48,11 @@ def loss(f=None, v=None, **options):
             ValueError,
             r"no segment of ell \+ 1 = 11 samples is free of gaps",
         ),
+        (
+            {"store_weights": False},
+            ValueError,
+            "`store_weights=False` must come with irregular times",
+        ),
         ({"starts": torch.tensor([95])}, ValueError, "`starts` must lie in 0 .. 89"),
         ({"lengths": [100, 5]}, ValueError, "`lengths` must be positive and add up"),
     ],

@@ -203,6 +203,27 @@ def test_plan_computes_the_left_hand_side_once(monkeypatch):
     assert_close(plan.residual(f) - plan.residual(f * 0), plan.residual(f) - plan.lhs)
 
 
+@pytest.mark.parametrize("lengths", [None, [70, 80]])
+def test_generated_weights_give_what_stored_ones_give(lengths, dtype, tolerance):
+    t = torch.cumsum(torch.linspace(0.1, 0.2, 150, dtype=F64), 0)
+    v, f = torch.randn(2, 150, 3, dtype=dtype)
+    options = {"t": t, "ell": 10, "rule": "linear", "lengths": lengths}
+    results = []
+    for store in (True, False):
+        plan = wp.WeakPlan(v, store_weights=store, **options)
+        x = f.clone().requires_grad_()
+        loss = plan.loss(x)
+        (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+        (curved,) = torch.autograd.grad(slope.square().sum(), x)
+        plan.loss(x).backward()
+        with torch.no_grad():
+            alone = plan.loss(x)
+        _, tangent = torch.func.jvp(plan.loss, (f,), (v,))
+        results.append([loss, alone, slope, curved, x.grad, tangent, plan.residual(f)])
+    for stored, generated in zip(*results, strict=True):
+        assert_close(generated, stored, rtol=1e2 * tolerance, atol=1e2 * tolerance)
+
+
 def test_gradient_flows_to_the_data_too():
     v = torch.randn(80, 2, dtype=F64, requires_grad=True)
     f = torch.randn(80, 2, dtype=F64)

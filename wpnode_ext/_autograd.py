@@ -19,7 +19,7 @@ from . import _registration
 _ops = _registration.overloads
 
 
-def _run(op: Callable[..., Any], *args: Any) -> Any:
+def run(op: Callable[..., Any], *args: Any) -> Any:
     """Calls a kernel from inside a Function, past autograd formulas written in Python.
 
     They would only find that nothing is to be recorded, at twice the cost of the call.
@@ -50,45 +50,10 @@ def corr_w(
     return _CorrW.apply(x, y, starts, q, ell, per_segment)  # type: ignore[return-value]
 
 
-def squared_residual(
-    f: Tensor,
-    lhs: Tensor,
-    w: Tensor,
-    starts: Tensor | None,
-    q: int,
-    scale: float,
-    shape: tuple[int, int, int],
-) -> Tensor:
-    """`f` may have any shape that `shape` = (B, N, D) is a view of.
-
-    Reshaping inside spares the small systems, where a kernel takes microseconds, a node
-    of the graph in each direction.
-    """
-    needs_gradient = torch.is_grad_enabled() and f.requires_grad
-    if torch.compiler.is_compiling():
-        series = f.reshape(shape).contiguous()
-        args = (series, lhs.contiguous(), w.contiguous(), starts, q, scale)
-        return (
-            _ops.weak_loss_grad(*args)[0] if needs_gradient else _ops.weak_loss(*args)
-        )
-    # Function transforms, and the rare derivative with respect to data or weights, go
-    # through the triple; the fused pass knows the derivative with respect to f only.
-    if (
-        torch._C._are_functorch_transforms_active()
-        or lhs.requires_grad
-        or w.requires_grad
-    ):
-        residual = lhs + corr(f.reshape(shape).to(w.dtype), w, starts, q)
-        return scale * residual.square().sum()
-    return _SquaredResidual.apply(  # type: ignore[return-value]
-        f, lhs, w, starts, q, scale, shape, needs_gradient
-    )
-
-
 class _Corr(Function):
     @staticmethod
     def forward(x: Tensor, w: Tensor, starts: Tensor | None, q: int) -> Tensor:
-        return _run(_ops.corr, x.contiguous(), w.contiguous(), starts, q)
+        return run(_ops.corr, x.contiguous(), w.contiguous(), starts, q)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -109,7 +74,7 @@ class _Corr(Function):
     @staticmethod
     def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, *_: None) -> Tensor:  # type: ignore[override]
         x, w, starts = ctx.saved_tensors
-        return _sum_tangents(
+        return sum_tangents(
             None if dx is None else corr(dx, w, starts, ctx.q),
             None if dw is None else corr(x, dw, starts, ctx.q),
         )
@@ -124,7 +89,7 @@ class _CorrT(Function):
     def forward(
         y: Tensor, w: Tensor, starts: Tensor | None, q: int, n_samples: int
     ) -> Tensor:
-        return _run(_ops.corr_t, y.contiguous(), w.contiguous(), starts, q, n_samples)
+        return run(_ops.corr_t, y.contiguous(), w.contiguous(), starts, q, n_samples)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -145,7 +110,7 @@ class _CorrT(Function):
     @staticmethod
     def jvp(ctx: Any, dy: Tensor | None, dw: Tensor | None, *_: None) -> Tensor:  # type: ignore[override]
         y, w, starts = ctx.saved_tensors
-        return _sum_tangents(
+        return sum_tangents(
             None if dy is None else corr_t(dy, w, starts, ctx.q, ctx.n_samples),
             None if dw is None else corr_t(y, dw, starts, ctx.q, ctx.n_samples),
         )
@@ -161,7 +126,7 @@ class _CorrW(Function):
         x: Tensor, y: Tensor, starts: Tensor | None, q: int, ell: int, per_segment: bool
     ) -> Tensor:
         series = x.contiguous(), y.contiguous()
-        return _run(_ops.corr_w, *series, starts, q, ell, per_segment)
+        return run(_ops.corr_w, *series, starts, q, ell, per_segment)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -183,7 +148,7 @@ class _CorrW(Function):
     @staticmethod
     def jvp(ctx: Any, dx: Tensor | None, dy: Tensor | None, *_: None) -> Tensor:  # type: ignore[override]
         x, y, starts = ctx.saved_tensors
-        return _sum_tangents(
+        return sum_tangents(
             None if dx is None else corr_w(dx, y, starts, *ctx.rest),
             None if dy is None else corr_w(x, dy, starts, *ctx.rest),
         )
@@ -193,79 +158,7 @@ class _CorrW(Function):
         return _vmap_loop(info, in_dims, corr_w, *args)
 
 
-class _SquaredResidual(Function):
-    """The fused loss. Its gradient is made in forward and handed over once."""
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any,
-        f: Tensor,
-        lhs: Tensor,
-        w: Tensor,
-        starts: Tensor | None,
-        q: int,
-        scale: float,
-        shape: tuple[int, int, int],
-        needs_gradient: bool,
-    ) -> Tensor:
-        ctx.save_for_backward(f, lhs, w, starts)
-        ctx.save_for_forward(f, lhs, w, starts)
-        ctx.q, ctx.scale, ctx.shape = q, scale, shape
-        args = _series(f, shape), lhs.contiguous(), w.contiguous(), starts, q, scale
-        if not needs_gradient:
-            return _run(_ops.weak_loss, *args)
-        loss, ctx.gradient = _run(_ops.weak_loss_grad, *args)
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor):  # type: ignore[override]
-        f, lhs, w, starts = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph: differentiate the formula itself
-            series = f.reshape(ctx.shape).to(w.dtype)
-            residual = lhs + corr(series, w, starts, ctx.q)
-            gradient = corr_t(residual, w, starts, ctx.q, ctx.shape[1])
-            gradient = (2.0 * ctx.scale * g * gradient).to(f.dtype)
-            return gradient.reshape(f.shape), *_NO_GRADIENTS
-        # The engine owns what backward returns, so the buffer is given away and made
-        # anew if the graph is walked again.
-        gradient, ctx.gradient = ctx.gradient, None
-        if gradient is None:
-            args = _series(f, ctx.shape), lhs.contiguous(), w.contiguous()
-            args = *args, starts, ctx.q, ctx.scale
-            gradient = _run(_ops.weak_loss_grad, *args)[1]
-        if not (g.is_cpu and g.item() == 1.0):
-            gradient.mul_(g)
-        return gradient.view(f.shape), *_NO_GRADIENTS
-
-    @staticmethod
-    def jvp(  # type: ignore[override]
-        ctx: Any,
-        df: Tensor | None,
-        dlhs: Tensor | None,
-        dw: Tensor | None,
-        *_: None,
-    ) -> Tensor:
-        f, lhs, w, starts = ctx.saved_tensors
-        series = f.reshape(ctx.shape).to(w.dtype)
-        residual = lhs + corr(series, w, starts, ctx.q)
-        dresidual = _sum_tangents(
-            dlhs,
-            None
-            if df is None
-            else corr(df.reshape(ctx.shape).to(w.dtype), w, starts, ctx.q),
-            None if dw is None else corr(series, dw, starts, ctx.q),
-        )
-        return 2.0 * ctx.scale * (residual * dresidual).sum()
-
-
-_NO_GRADIENTS = (None,) * 7
-
-
-def _series(f: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    return f.reshape(shape).contiguous()
-
-
-def _sum_tangents(*terms: Tensor | None) -> Tensor:
+def sum_tangents(*terms: Tensor | None) -> Tensor:
     first, *others = [term for term in terms if term is not None]
     return sum(others, start=first)
 

@@ -21,6 +21,9 @@ class overloads:
     corr_w = ops.corr_w.default
     weak_loss = ops.weak_loss.default
     weak_loss_grad = ops.weak_loss_grad.default
+    segment_rows = ops.segment_rows.default
+    weak_loss_at = ops.weak_loss_at.default
+    weak_loss_grad_at = ops.weak_loss_grad_at.default
 
 
 def _n_segments(n_samples: int, w_width: int, starts: Tensor | None, q: int) -> int:
@@ -70,6 +73,42 @@ def _(
 @torch.library.register_fake("wpnode::weak_loss_grad")
 def _(
     f: Tensor, lhs: Tensor, w: Tensor, starts: Tensor | None, q: int, scale: float
+) -> tuple[Tensor, Tensor]:
+    return lhs.new_empty(()), torch.empty_like(f)
+
+
+@torch.library.register_fake("wpnode::segment_rows")
+def _(
+    t: Tensor, starts: Tensor | None, q: int, p: int, ell: int, d: int
+) -> tuple[Tensor, Tensor]:
+    shape = (_n_segments(t.shape[0], ell + 1, starts, q), ell + 1)
+    return t.new_empty(shape), t.new_empty(shape)
+
+
+@torch.library.register_fake("wpnode::weak_loss_at")
+def _(
+    f: Tensor,
+    lhs: Tensor,
+    t: Tensor,
+    starts: Tensor | None,
+    q: int,
+    p: int,
+    ell: int,
+    scale: float,
+) -> Tensor:
+    return lhs.new_empty(())
+
+
+@torch.library.register_fake("wpnode::weak_loss_grad_at")
+def _(
+    f: Tensor,
+    lhs: Tensor,
+    t: Tensor,
+    starts: Tensor | None,
+    q: int,
+    p: int,
+    ell: int,
+    scale: float,
 ) -> tuple[Tensor, Tensor]:
     return lhs.new_empty(()), torch.empty_like(f)
 

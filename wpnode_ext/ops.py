@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from . import _autograd
+from . import _autograd, _fused
 from ._checks import check_series, check_starts, check_weights
 
 
@@ -129,7 +129,7 @@ def squared_residual(
     check_weights(w, f)
     check_starts(starts, q, f)
     b, n, d = f.shape
-    return _autograd.squared_residual(f, lhs, w, starts, q, scale, (b, n, d))
+    return _fused.squared_residual(f, lhs, w, starts, q, scale, (b, n, d))
 
 
 def _promote(x: Tensor) -> Tensor:

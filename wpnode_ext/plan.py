@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from . import _autograd, ops, reference
+from . import _fused, ops, reference
 from ._checks import SERIES_DTYPES, check_device, check_finite
-from .quadrature import Rule, segment_weights
+from ._weights import check_generated, plan_weights
+from .quadrature import Rule
 from .segments import (
     check_layout,
     check_starts,
@@ -50,6 +51,9 @@ class WeakPlan:
         max_gap: with `t`, segments with a longer step are dropped; default three
             median steps.
         rule: quadrature at irregular times, see :func:`segment_weights`.
+        store_weights: False generates the weights of irregular times inside the fused
+            kernel, from the times of each segment, instead of keeping ``[K, ell + 1]``
+            of them; for ``rule="linear"``.
         backend: "fused" or "reference" (stock torch).
 
     Attributes:
@@ -82,6 +86,7 @@ class WeakPlan:
         starts: Int[Tensor, " K"] | None = None,
         max_gap: float | None = None,
         rule: Rule = "auto",
+        store_weights: bool = True,
         backend: Backend = "fused",
     ) -> None:
         if backend not in _BACKENDS:
@@ -123,7 +128,7 @@ class WeakPlan:
                 )
         if starts is not None:
             check_starts(starts, n_samples, ell)
-        w_lhs, w_rhs = _weights(p, ell, dt, t, d, starts, rule)
+        w_lhs, w_rhs = plan_weights(p, ell, dt, t, d, starts, rule)
         if starts is not None and is_uniform(starts, n_samples, ell, q):
             starts = None
         self.starts = None if starts is None else starts.to(v.device)
@@ -131,7 +136,13 @@ class WeakPlan:
             count_segments(n_samples, ell, q) if starts is None else len(starts)
         )
         wide = torch.float64 if v.dtype == torch.float64 else torch.float32
+        # Weights of the field, or the times they are generated from; see `_fused`.
         self._w_rhs = w_rhs.to(v.device, wide).contiguous()
+        self._recipe: tuple[int, int] | None = None
+        if not store_weights:
+            check_generated(t, rule, w_rhs, backend)
+            self._w_rhs = torch.as_tensor(t, dtype=torch.float64, device=v.device)
+            self._recipe = (p, ell)
         self._lhs = self._ops.corr(
             self._flat(v).to(wide),
             w_lhs.to(v.device, wide).contiguous(),
@@ -150,8 +161,11 @@ class WeakPlan:
 
     def residual(self, f: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """``lhs + sum_i w_rhs[i] f[s_k + i]`` (plus sign), ``[*batch, K, *state]``."""
-        flat = self._flat(self._matching(f)).to(self._w_rhs.dtype)
-        right = self._ops.corr(flat, self._w_rhs, q=self.q, starts=self.starts)
+        w = _fused.stored_weights(
+            self._w_rhs, self._recipe, self._lhs, self.starts, self.q
+        )
+        flat = self._flat(self._matching(f)).to(w.dtype)
+        right = self._ops.corr(flat, w, q=self.q, starts=self.starts)
         residual = self._lhs + right
         return residual.reshape(*self._batch, self.n_segments, *self._state)
 
@@ -188,7 +202,7 @@ class WeakPlan:
                 scale=1.0 / terms,
             )
         # Past the checks of `ops`: everything but `f` was checked by the constructor.
-        return _autograd.squared_residual(
+        return _fused.squared_residual(
             f,
             self._lhs,
             self._w_rhs,
@@ -196,6 +210,7 @@ class WeakPlan:
             self.q,
             1.0 / terms,
             self._flat_shape,
+            self._recipe,
         )
 
     def _flat(self, x: Tensor) -> Float[Tensor, "B N D"]:
@@ -247,34 +262,3 @@ def _missing_samples(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch 
             f"{list(v.shape[: dim + 1])} or {list(v.shape)}; got {list(mask.shape)}."
         )
     return mask
-
-
-def _weights(
-    p: int,
-    ell: int,
-    dt: float | None,
-    t: Tensor | None,
-    d: int,
-    starts: Tensor | None,
-    rule: Rule,
-) -> tuple[Tensor, Tensor]:
-    """Weights in float64, ``[ell + 1]`` where all segments share them."""
-    if torch.compiler.is_compiling() and t is None and dt is not None:
-        return torch.ops.wpnode.segment_weights(p, ell, dt, d)
-    rows = segment_weights(p, ell, dt, t=t, d=d, starts=starts, rule=rule)
-    shared = all(w.dim() == 2 and w.stride(0) == 0 for w in rows)
-    return (rows[0][0], rows[1][0]) if shared else rows
-
-
-@torch.library.custom_op("wpnode::segment_weights", mutates_args=())
-def _traced_weights(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
-    """Uniform weights as an operator: tracing cannot look into the compiled builder."""
-    return segment_weights(p, ell, dt, d=d)
-
-
-@_traced_weights.register_fake
-def _(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
-    return (
-        torch.empty(ell + 1, dtype=torch.float64),
-        torch.empty(ell + 1, dtype=torch.float64),
-    )
