@@ -50,9 +50,7 @@ class Scaler(ABC):
         state = data.shape[1:] if self.per == "component" else torch.Size()
         columns = data.reshape(-1, state.numel())
         if data.isinf().any():
-            raise ValueError(
-                "`v` must not hold infinities; mark them as missing (NaN)."
-            )
+            raise ValueError("`v` must not hold infinity; mark it by NaN.")
         if columns.isnan().all(0).any():
             raise ValueError(
                 "`v` must have at least one finite sample in every component; "

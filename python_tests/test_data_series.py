@@ -1,0 +1,177 @@
+"""Series from arrays: what is accepted, what is mended, what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+import wpnode_ext as wp
+from wpnode_ext.data import Series, make_series
+
+NAN = float("nan")
+
+
+def test_one_array_is_one_series() -> None:
+    v = np.arange(12.0).reshape(6, 2)
+    series = make_series(v, dt=0.5, names=("a", "b"))
+    assert (series.n_samples, series.n_series, series.state_shape) == (6, 1, (2,))
+    assert series.v.dtype == torch.float64 and torch.equal(series.v, torch.tensor(v))
+    assert series.times.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+    assert series.mask is None and series.names == ("a", "b")
+
+
+def test_a_vector_of_numbers_is_a_state_of_one_entry() -> None:
+    assert make_series([1, 2, 3, 4], dt=1).v.shape == (4, 1)
+
+
+def test_lists_of_arrays_are_laid_end_to_end() -> None:
+    parts = [np.random.default_rng(i).normal(size=(n, 2)) for i, n in enumerate((5, 7))]
+    series = make_series(parts, dt=0.1)
+    assert series.lengths == (5, 7)
+    assert torch.equal(series.v, torch.from_numpy(np.concatenate(parts)))
+    for part, expected in zip(series.parts(), parts, strict=True):
+        assert torch.equal(part.v, torch.from_numpy(expected))
+
+
+def test_uniform_times_become_a_step() -> None:
+    t = 100.0 + 0.1 * np.arange(20)
+    series = make_series(np.sin(t), t=t)
+    assert series.t is None and series.dt == pytest.approx(0.1, rel=1e-12)
+    assert series.times.tolist() == pytest.approx(t.tolist(), rel=1e-14)
+
+
+def test_absent_times_of_a_uniform_grid_become_missing_samples() -> None:
+    t = np.delete(0.1 * np.arange(30), [4, 5, 20])
+    series = make_series(2 * t, t=t)
+    assert series.n_samples == 30
+    assert series.missing.nonzero().flatten().tolist() == [4, 5, 20]
+    # Filled on the line between neighbours, which is exact for a line.
+    assert (series.v[:, 0] - 0.2 * torch.arange(30).double()).abs().max() < 1e-12
+
+
+def test_irregular_times_stay_as_they_are() -> None:
+    t = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, 40))
+    series = make_series(np.sin(t), t=t)
+    assert series.dt is None
+    assert series.t is not None and torch.equal(series.t, torch.from_numpy(t))
+
+
+def test_a_long_gap_is_not_filled_with_samples() -> None:
+    t = np.concatenate([np.arange(10.0), 1e6 + np.arange(10.0)])
+    assert make_series(np.ones(20), t=t).n_samples == 20
+
+
+def test_missing_values_are_marked_and_filled() -> None:
+    v = torch.tensor([[0.0, 5.0], [NAN, 6.0], [2.0, 7.0], [3.0, NAN]])
+    series = make_series(v, dt=1.0)
+    assert series.v.tolist() == [[0, 5], [1, 6], [2, 7], [3, 7]]
+    assert series.mask is not None
+    assert series.mask.nonzero().tolist() == [[1, 0], [3, 1]]
+    assert series.missing.tolist() == [False, True, False, True]
+    again = make_series(torch.nan_to_num(v), dt=1.0, mask=v.isnan())
+    assert torch.equal(again.v, series.v)
+    whole = make_series(torch.nan_to_num(v), dt=1.0, mask=[0, 1, 0, 0])
+    assert whole.missing.tolist() == [False, True, False, False]
+
+
+def test_samples_without_forcing_are_missing() -> None:
+    forcing = np.array([0.0, NAN, 2.0, 3.0])
+    series = make_series(np.arange(4.0), dt=1.0, forcing=forcing)
+    assert series.missing.tolist() == [False, True, False, False]
+    assert series.forcing is not None
+    assert series.forcing.shape == (4, 1) and series.forcing.isfinite().all()
+
+
+def test_a_plan_takes_what_the_series_gives() -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(40, 2)), rng.normal(size=(30, 2))]
+    parts[0][25] = NAN
+    series = make_series(parts, dt=0.1)
+    plan = wp.WeakPlan(**series.plan_arguments(), p=2, ell=10, q=1)
+    # 30 starts in the first series, 11 of them touch sample 25; 20 in the second.
+    assert plan.n_segments == (40 - 10) - 11 + (30 - 10)
+    irregular = make_series(parts[1], t=np.cumsum(rng.uniform(0.5, 1.5, 30)))
+    assert wp.WeakPlan(**irregular.plan_arguments(), ell=10, q=1).n_segments == 20
+
+
+def test_split_in_time_holds_out_the_end_of_every_series() -> None:
+    series = make_series([np.arange(10.0), 100 + np.arange(20.0)], dt=0.5)
+    train, held_out = series.split(0.25)
+    assert train.lengths == (7, 15) and held_out.lengths == (3, 5)
+    assert held_out.v[:, 0].tolist() == [7, 8, 9, 115, 116, 117, 118, 119]
+    assert held_out.t0 == (3.5, 7.5)
+
+
+def test_split_by_series_holds_out_whole_ones() -> None:
+    series = make_series([np.full(5, float(i)) for i in range(4)], dt=1.0)
+    train, held_out = series.split(0.3, by="series")
+    assert train.v.unique().tolist() == [0.0, 1.0]
+    assert held_out.v.unique().tolist() == [2.0, 3.0]
+
+
+def test_split_keeps_times_masks_and_forcing_with_their_samples() -> None:
+    t = np.cumsum(np.random.default_rng(1).uniform(0.5, 1.5, 20))
+    v = np.arange(20.0)
+    v[18] = NAN
+    series = make_series(v, t=t, forcing=10 * np.arange(20.0))
+    _, held_out = series.split(0.2)
+    assert held_out.t is not None and held_out.t.tolist() == t[16:].tolist()
+    assert held_out.missing.tolist() == [False, False, True, False]
+    assert held_out.forcing is not None
+    assert held_out.forcing[:, 0].tolist() == [160, 170, 180, 190]
+
+
+def test_moving_changes_precision_of_data_only() -> None:
+    t = np.cumsum(np.random.default_rng(1).uniform(0.5, 1.5, 20))
+    series = make_series(np.ones((20, 2)), t=t, forcing=t).to(torch.float32)
+    assert series.v.dtype == torch.float32
+    assert series.t is not None and series.t.dtype == torch.float64
+    assert series.forcing is not None and series.forcing.dtype == torch.float32
+
+
+def test_require_sees_borders_gaps_and_missing_samples() -> None:
+    parts = [np.ones(10), np.ones(12)]
+    parts[1][3] = NAN
+    series = make_series(parts, dt=1.0)
+    assert series.require(10, "a test") is series
+    with pytest.raises(ValueError, match="has 10 samples, fewer than the 11 needed"):
+        series.require(11, "a test")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"v": np.ones((2, 3)), "dt": 1.0}, "has 2 samples; the shortest weak form"),
+        ({"v": np.ones(9)}, "one of `dt` and `t` must be given"),
+        ({"v": np.ones(9), "dt": -1.0}, "`dt` must be positive; got -1.0"),
+        ({"v": np.full(9, np.inf), "dt": 1.0}, "must not hold infinity"),
+        ({"v": [np.ones((5, 2)), np.ones((5, 3))], "dt": 1.0}, "one state shape"),
+        ({"v": np.ones(5), "t": np.array([0, 1, 1, 2, 3])}, "got 1 at index 2 after 1"),
+        ({"v": np.ones(5), "t": np.arange(4)}, "`t` must have one entry for each of"),
+        ({"v": np.ones(5), "t": [0, 1, NAN, 3, 4]}, "must be finite"),
+        ({"v": np.array([[1.0, NAN]] * 5), "dt": 1.0}, "1 of 2 entries .* no sample"),
+        ({"v": np.ones((5, 2)), "dt": 1.0, "names": ("a",)}, "`names` must name"),
+        ({"v": np.ones(5), "dt": 1.0, "mask": np.ones((5, 3))}, "`mask` must have"),
+        ({"v": np.ones(5), "dt": 1.0, "forcing": np.ones(4)}, "`forcing` must have"),
+        ({"v": [np.ones(5)] * 2, "dt": 1.0, "mask": [np.ones(5)]}, "list of 2 arrays"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_reason(arguments, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        make_series(**arguments)
+
+
+def test_text_is_refused() -> None:
+    with pytest.raises(TypeError, match="`v` must hold real numbers"):
+        make_series(np.array(["a", "b", "c"]), dt=1.0)
+
+
+def test_series_check_themselves() -> None:
+    v = torch.ones(6, 2)
+    with pytest.raises(ValueError, match="one of `dt` and `t`"):
+        Series(v=v, lengths=(6,))
+    with pytest.raises(ValueError, match="`lengths` must be positive and add up to 6"):
+        Series(v=v, lengths=(3, 2), dt=1.0)
+    with pytest.raises(ValueError, match="`mask` must have the shape"):
+        Series(v=v, lengths=(6,), dt=1.0, mask=torch.zeros(6, dtype=torch.bool))
+    with pytest.raises(ValueError, match="training part would be empty"):
+        make_series(np.ones(8), dt=1.0).split(0.5, min_length=5)
