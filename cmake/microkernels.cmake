@@ -1,10 +1,6 @@
 # The instruction-set files are the only ones compiled beyond the baseline; the rest of the
 # module must run on any machine of the architecture. On other machines than x86-64 those
 # files are left out.
-#
-# Sets WPNODE_INSTRUCTION_SETS (for build_info).
-
-set(WPNODE_INSTRUCTION_SETS "baseline")
 
 macro(wpnode_select_microkernels list)
   if(WPNODE_HAVE_X86)
@@ -14,7 +10,6 @@ macro(wpnode_select_microkernels list)
       foreach(file IN LISTS ${list})
         if(file MATCHES "/cpu/microkernels_${set}\\.cpp$")
           set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags_${set}}")
-          list(APPEND WPNODE_INSTRUCTION_SETS ${set})
         endif()
       endforeach()
     endforeach()

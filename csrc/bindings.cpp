@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "build_config.h"
+#include "cpu/capability.h"
 
 namespace {
 
@@ -17,11 +18,10 @@ std::string abi_target() {
     return std::to_string(kAbiTarget >> 56) + "." + std::to_string((kAbiTarget >> 48) & 0xff);
 }
 
-// Splits CMake's semicolon list.
-pybind11::list split(std::string_view text) {
+pybind11::list split(std::string_view text, char separator) {
     pybind11::list items;
     while (!text.empty()) {
-        const auto end = text.find(';');
+        const auto end = text.find(separator);
         items.append(pybind11::str(std::string(text.substr(0, end))));
         text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     }
@@ -35,7 +35,7 @@ pybind11::dict build_info() {
     info["torch_abi_target"] = abi_target();
     info["compiler"] = kCompiler;
     info["build_type"] = kBuildType;
-    info["instruction_sets"] = split(kInstructionSets);
+    info["instruction_sets"] = split(wpnode::cpu::compiled_capabilities(), ' ');
 #ifdef WPNODE_WITH_CUDA
     info["cuda"] = true;
     info["cuda_version"] = kCudaVersion;
@@ -43,7 +43,7 @@ pybind11::dict build_info() {
     info["cuda"] = false;
     info["cuda_version"] = pybind11::none();
 #endif
-    info["cuda_architectures"] = split(kCudaArchitectures);
+    info["cuda_architectures"] = split(kCudaArchitectures, ';');
     return info;
 }
 
