@@ -26,6 +26,12 @@
 #define gridDim (::cuda_sim::grid_size())
 inline constexpr int warpSize = 32;
 
+constexpr int min(int a, int b) { return a < b ? a : b; }
+constexpr int max(int a, int b) { return a < b ? b : a; }
+constexpr unsigned __umulhi(unsigned a, unsigned b) {
+    return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
+}
+
 namespace cuda_sim {
 
 using Here = std::source_location;

@@ -17,6 +17,7 @@ BUILD = ROOT / "build" / "cuda_sim"
 COMPILER = os.environ.get("CXX", "g++")
 
 FLAGS = ["-std=c++20", "-O2", "-g1", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+FLAGS += ["-Wno-unknown-pragmas"]  # `#pragma unroll` is for nvcc
 SANITIZERS = {
     None: [],
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],

@@ -1,0 +1,127 @@
+// The loss and its gradient with respect to f in one pass, without the residual in global memory.
+//
+// A block takes a tile of channels and a time of several stretches, one after the other. It walks
+// along the segments that overlap a stretch: a batch of residuals is computed from the ring of rows
+// (ring.cuh) into shared memory, then added to the samples of the stretch, which stay in registers.
+// The residuals of the ell samples before a stretch are computed once more than needed:
+//     read  (1 + 2 ell / time_length) * N * D and (1 + ell / stretch) * K * D elements,
+//     write N * D elements and 8 bytes a block.
+// Each residual is counted in the loss by the stretch in which its segment starts.
+
+#include "cuda/adjoint.cuh"
+#include "cuda/dispatch.h"
+#include "cuda/finish.h"
+#include "cuda/reduce.cuh"
+
+namespace wpnode::cuda {
+namespace {
+
+template <typename T>
+struct Series {
+    const T* f;    // [B, N, D]
+    const T* lhs;  // [B, K, D]
+    T* grad;       // [B, N, D]
+};
+
+template <typename T, int V, WeightMode kMode>
+__global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
+    loss_gradient_kernel(const __grid_constant__ Shape shape, const __grid_constant__ Grid grid,
+                         const WeightSource<AccumulatorOf<T>> source,
+                         const __grid_constant__ HalfRule rule, const Series<T> series,
+                         const AccumulatorOf<T> factor, double* __restrict__ partial) {
+    using A = AccumulatorOf<T>;
+    constexpr int kRows = rows_per_thread(Purpose::kLossGradient, V * sizeof(A));
+    WPNODE_DYNAMIC_SHARED(memory);
+    const Tiling& tiling = grid.tiling;
+    const Seat seat(tiling);
+    const SegmentPair<V> pair(tiling, seat);
+    const SampleRows<V> samples(tiling, seat);
+    ResidualTile<T, V> rows(memory + tiling.residual_at, tiling, seat);
+    fill_one_row<kMode>(source, shape, tiling, memory);
+    for (unsigned index = blockIdx.x; index < grid.tiles; index += gridDim.x) {
+        const Tile tile(shape, grid, V, index);
+        const bool active = seat.seated && tile.channel + seat.lane * V < shape.state;
+        const int last = min(tile.time * tiling.time_length + tiling.time_length, shape.samples);
+        Ring<T, V, kMode> ring(memory, tiling, seat, series.f + tile.series, active);
+        A total = 0;
+        for (int origin = tile.time * tiling.time_length; origin < last; origin += tiling.stretch) {
+            const int length = min(tiling.stretch, last - origin);
+            // The first and the last stretch also count segments that start outside the series.
+            const int own = origin == 0 ? 0 : shape.first_from(origin);
+            const int begin = origin == 0 ? 0 : shape.first_from(origin - shape.ell);
+            const int stop = origin + length == shape.samples ? shape.segments
+                                                              : shape.first_from(origin + length);
+            Values<T, V> sums[kRows];
+            for (int k = begin, count; k < stop; k += count) {
+                const Batch batch(shape, tiling, k, stop);
+                count = batch.count;
+                stage(shape, tiling, source, rule, batch, ring, memory);
+                const LocalStarts starts = local_starts(shape, tiling, k, count, origin, memory);
+                const BatchWeights<A, kMode> weights(source, shape, tiling, k, memory);
+                if (active && pair.first < count) {
+                    Values<T, V> residual[2];
+                    pair_of_residuals(shape, tiling, ring, weights, batch, pair, residual[0],
+                                      residual[1]);
+                    const int segment[2] = {pair.first, pair.second};
+#pragma unroll
+                    for (int m = 0; m < 2; ++m) {
+                        if (segment[m] >= count) continue;
+                        const std::int64_t at =
+                            tile.residual + seat.lane * V +
+                            static_cast<std::int64_t>(k + segment[m]) * shape.state;
+                        residual[m].add(load_global(as_packs<T, V>(series.lhs + at)));
+                        rows.store(segment[m], residual[m]);
+                        if (k + segment[m] >= own) total += residual[m].sum_of_squares();
+                    }
+                }
+                __syncthreads();
+                if (active) gather(rows, weights, starts, samples, shape.ell, sums);
+            }
+            if (!active) continue;
+#pragma unroll
+            for (int m = 0; m < kRows; ++m) {
+                const int sample = samples.first + m * samples.step;
+                if (m >= samples.count || sample >= length) break;
+                const std::int64_t at = ring.series() - series.f + seat.lane * V +
+                                        static_cast<std::int64_t>(origin + sample) * shape.state;
+                store_global(as_packs<T, V>(series.grad + at), sums[m].narrowed(factor));
+            }
+        }
+        const double sum = block_sum(total, reinterpret_cast<double*>(memory + tiling.scratch_at));
+        if (threadIdx.x == 0) store_global(partial + index, sum);
+    }
+}
+
+}  // namespace
+
+std::size_t weak_loss_grad_workspace(const Problem& problem, const Weights& weights) {
+    return partial_bytes(problem, weights, Purpose::kLossGradient);
+}
+
+int launch_weak_loss_grad(const Problem& problem, const Weights& weights, const void* lhs,
+                          const void* f, double scale, void* loss, void* grad, void* workspace,
+                          void* stream) {
+    if (const int error = check(problem, &weights)) return error;
+    std::int64_t partials = 0;
+    if (problem.batch > 0 && problem.samples > 0 && problem.state > 0) {
+        const Plan plan =
+            make_plan(problem, weights, Purpose::kLossGradient, aligned_to_vectors(lhs, f, grad));
+        const HalfRule rule = make_rule(weights);
+        partials = plan.tiles;
+        const int error = dispatch<Purpose::kLossGradient>(
+            problem.dtype, plan, [&]<typename T, int V, WeightMode kMode>() {
+                auto kernel = &loss_gradient_kernel<T, V, kMode>;
+                const Series<T> series{static_cast<const T*>(f), static_cast<const T*>(lhs),
+                                       static_cast<T*>(grad)};
+                WPNODE_LAUNCH(
+                    kernel, grid_for(problem, plan.tiles), dim3(plan.threads), plan.shared_bytes,
+                    stream, shape_of(problem), Grid(plan), weight_source<T>(weights), rule, series,
+                    static_cast<AccumulatorOf<T>>(2.0 * scale), static_cast<double*>(workspace));
+                return static_cast<int>(cudaGetLastError());
+            });
+        if (error) return error;
+    }
+    return launch_finish(problem.dtype, workspace, partials, 1, scale, loss, stream);
+}
+
+}  // namespace wpnode::cuda
