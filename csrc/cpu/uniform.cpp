@@ -185,20 +185,18 @@ double weak_loss_uniform(const Geometry& g, const S* f, const AccumulatorOf<S>* 
     const PhaseWeights<T> reversed(g, w, 2.0 * scale, true);
     const std::int64_t halo = g.ell / g.q;
     const Tiling tiling = make_tiling(g.batch, ceil_div(g.n_samples, g.q), g.state, halo,
-                                      weights.n_phases() + 2, sizeof(T));
+                                      weights.n_phases() + 1, sizeof(T));
     std::vector<double> sums(tiling.n_tiles);
     parallel_for(
         tiling.n_tiles, grain_for(multiply_adds(g, tiling, gradient ? 2 : 1)),
         [&](std::int64_t begin, std::int64_t end) {
-            const std::int64_t size = tiling.rows * tiling.channels;
             const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
             const std::int64_t packed_size =
                 weights.n_phases() * (tiling.rows + 2 * halo) * tiling.channels;
             Scratch& scratch = Scratch::of_this_thread();
-            scratch.reserve<T>(packed_size + segments_size + size, 3);
+            scratch.reserve<T>(packed_size + segments_size, 2);
             T* packed = scratch.take<T>(packed_size);
             T* residuals = scratch.take<T>(segments_size);
-            T* row_sums = scratch.take<T>(size);
             std::vector<Phase<T>> phases(weights.n_phases());
             for (std::int64_t index = begin; index < end; ++index) {
                 const Tile tile = tiling.tile(index);
@@ -211,7 +209,8 @@ double weak_loss_uniform(const Geometry& g, const S* f, const AccumulatorOf<S>* 
                 sums[index] =
                     microkernels<T>().sum_squares(residuals + (own - origin) * tile.n_channels,
                                                   (valid.end - own) * tile.n_channels);
-                if (gradient) spread(g, tile, residuals, reversed, row_sums, gradient);
+                // The packed samples have served; their place takes the sums.
+                if (gradient) spread(g, tile, residuals, reversed, packed, gradient);
             }
         });
     double total = 0.0;
