@@ -109,35 +109,44 @@ class LibraryField(Field):
         return moved
 
     def equations(
-        self, names: Sequence[str] | None = None, *, digits: int = 4
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        digits: int = 4,
+        sizes: Sequence[float] | None = None,
     ) -> list[str]:
         """One line of text a component, e.g. ``dx/dt = -10 x + 10 y``.
 
         Args:
             names: names of the state variables, then of the inputs; default
                 ``u0, u1, ..., x0, ...``.
-            digits: significant digits; coefficients below ``10^-digits`` of the largest
-                one of the field are left out.
+            digits: significant digits. Terms that contribute less than ``10^-digits``
+                of the largest term of their equation are left out.
+            sizes: typical sizes of the variables, by which contributions are judged;
+                default 1.
         """
         variables = self.dim + self.forcing_dim
         if names is None:
             names = [f"u{i}" for i in range(self.dim)]
             names += [f"x{i}" for i in range(self.forcing_dim)]
-        if len(names) != variables:
-            raise ValueError(
-                f"`names` must have {variables} entries; got {list(names)}."
-            )
+        typical = [1.0] * variables if sizes is None else list(sizes)
+        for label, given in (("names", names), ("sizes", typical)):
+            if len(given) != variables:
+                raise ValueError(
+                    f"`{label}` must have {variables} entries; got {list(given)}."
+                )
         table = self.coefficients.detach().double().cpu()
-        floor = table.abs().max().item() * 10.0**-digits
+        powers = torch.tensor(self.exponents, dtype=torch.float64)
+        size = torch.tensor(typical, dtype=torch.float64)
+        weight = table.abs() * (size**powers).prod(-1, keepdim=True)
+        shown = weight > weight.amax(0) * 10.0**-digits
         labels = [_monomial(exponents, names) for exponents in self.exponents]
         lines = []
         for component in range(self.dim):
             terms = [
-                (value, label)
-                for value, label in zip(
-                    table[:, component].tolist(), labels, strict=True
-                )
-                if abs(value) > floor
+                (table[number, component].item(), label)
+                for number, label in enumerate(labels)
+                if shown[number, component]
             ]
             lines.append(f"d{names[component]}/dt = {_sum_of(terms, digits)}")
         return lines

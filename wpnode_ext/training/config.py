@@ -103,11 +103,12 @@ class TrainConfig:
     amp: bool = False
     compile: bool = False
     checkpoint_seconds: float = 30.0
+    tensorboard: bool = False
 
 
 # What the paper lists: rollout window, largest number of epochs, patience and smallest
 # improvement of early stopping. Of the scheduler's patience it says "up to" that of
-# early stopping; a quarter lets the rate fall several times before training stops.
+# early stopping; with half of it the rate falls before training stops.
 _BY_METHOD: dict[str, dict[str, Any]] = {
     "strong": {"window": 25, "epochs": 300, "patience": 10, "min_delta": 1e-6},
     "weak": {"window": 2, "epochs": 20_000, "patience": 200, "min_delta": 1e-7},
@@ -131,7 +132,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
         if getattr(optim, name) is None:
             setattr(optim, name, defaults[name])
     if optim.plateau_patience is None:
-        optim.plateau_patience = max(1, (optim.patience or 1) // 4)
+        optim.plateau_patience = max(1, (optim.patience or 1) // 2)
     if optim.batch_size < 1:
         raise ValueError(f"`optim.batch_size` must be >= 1; got {optim.batch_size}.")
     if not 0.0 <= config.validation.fraction < 1.0:

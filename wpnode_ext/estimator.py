@@ -1,0 +1,233 @@
+"""Fit, forecast, judge, save: the whole method behind one object."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from torch import nn
+
+from ._typing import Array
+from .data import Series
+from .fields import as_field
+from .forecaster import Data, Forecaster, as_series
+from .model_file import read_model
+from .selection import EXPONENTS, WeakFormChoice, select_weak_form
+from .training import checkpoint
+from .training.config import Method, TrainConfig, resolve
+from .training.distributed import ProcessGroup
+from .training.log import RunLog
+from .training.loop import Trainer, TrainResult
+from .training.prepare import Prepared, attach_forcing, make_field, prepare
+from .training.run_folder import RunFolder
+
+
+class WPNODE(Forecaster):
+    """A vector field learned from noisy observations, in the units of the data.
+
+    Args:
+        method: "wp" (weak penalty, the paper's), "weak" or "strong".
+        field: what is trained: "mlp" (the paper's 2 x 200 network), "conv" (a local
+            map shared by a ring of sites), "library" (polynomials), or a module or
+            function ``field(t, u)`` of your own, in scaled coordinates.
+        p, ell, q: the weak form; those not given are chosen from the data by
+            :func:`~wpnode_ext.select_weak_form`.
+        lam: weight of the strong term of "wp".
+        window: samples of a strong window; default 2 for "wp", 25 for "strong".
+        epochs, lr, seed: of the optimiser; defaults by method, see
+            :class:`~wpnode_ext.training.OptimConfig`.
+        scaler: "minmax" (the paper's), "standard" or "identity".
+        device: "cpu", "cuda" or "cuda:1".
+        config: all settings at once; the arguments above replace its entries.
+        verbose: show progress.
+
+    Attributes:
+        choice_: how the weak form was chosen, or None.
+        result_: how training ended.
+
+    Those of :class:`~wpnode_ext.forecaster.Forecaster` hold the model.
+
+    Example:
+        >>> model = WPNODE().fit(v, dt=0.01)
+        >>> u_hat = model.forecast(v[-1], t=0.01 * torch.arange(200))
+        >>> model.save("lorenz.pt")
+    """
+
+    def __init__(
+        self,
+        *,
+        method: Method | None = None,
+        field: Literal["mlp", "conv", "library"] | nn.Module | Any = None,
+        p: int | None = None,
+        ell: int | None = None,
+        q: int | None = None,
+        lam: float | None = None,
+        window: int | None = None,
+        epochs: int | None = None,
+        lr: float | None = None,
+        seed: int | None = None,
+        scaler: Literal["minmax", "standard", "identity"] | None = None,
+        device: str | None = None,
+        config: TrainConfig | None = None,
+        verbose: bool = False,
+    ) -> None:
+        base = replace(config or TrainConfig())
+        top = {"method": method, "lam": lam, "seed": seed, "scaler": scaler}
+        base = _with(base, device=device, **top)
+        base.strong = _with(base.strong, window=window)
+        base.optim = _with(base.optim, epochs=epochs, lr=lr)
+        self._given = {"p": p, "ell": ell, "q": q}
+        # A whole configuration has its weak form; only loose arguments leave it open.
+        self._choose = config is None and None in (p, ell, q)
+        base.weak = _with(base.weak, **self._given)
+        self._own_field: nn.Module | None = None
+        if isinstance(field, str):
+            base.field = replace(base.field, kind=field)  # type: ignore[arg-type]
+        elif field is not None:
+            self._own_field = as_field(field)
+        self.config = base
+        self.verbose = verbose
+
+    def fit(
+        self,
+        v: Data,
+        dt: float | None = None,
+        *,
+        t: Array | Sequence[Array] | None = None,
+        mask: Array | Sequence[Array] | None = None,
+        forcing: Array | Sequence[Array] | None = None,
+        validation: Series | None = None,
+        run: RunFolder | str | Path | None = None,
+        resume: bool = False,
+        group: ProcessGroup | None = None,
+    ) -> Self:
+        """Learns the field from one series, or from a list of them.
+
+        Args:
+            v: observations ``[N, *state]``, a list of such arrays of different N, or a
+                :class:`~wpnode_ext.Series`. NaN marks missing values.
+            dt: distance of the samples. Give either `dt` or `t`.
+            t: times of the samples, ``[N]`` or a list of such.
+            mask: True where a value is missing.
+            forcing: known inputs at the samples, ``[N, C]`` or a list of such.
+            validation: held-out series that decide the weights that are kept; by
+                default the last ``config.validation.fraction`` of every series.
+
+        Other Args:
+            run: folder for checkpoints, metrics and the log.
+            resume: continue the run in this folder.
+            group: processes that train together.
+        """
+        series = as_series(v, dt=dt, t=t, mask=mask, forcing=forcing)
+        group = group or ProcessGroup(device=torch.device(self.config.device))
+        self.choice_ = self._choose_weak_form(series) if self._choose else None
+        config = resolve(self.config)
+        if self.choice_ is not None:
+            config.weak = _with(config.weak, **_chosen(self.choice_, self._given))
+            if self.config.strong.stride is None and config.method == "wp":
+                config.strong.stride = config.weak.q
+        if validation is None:
+            training, validation = _hold_out(series, config)
+        else:
+            training = series
+        data = prepare(
+            training,
+            validation,
+            config,
+            q_filter=None if self.choice_ is None else self.choice_.q_filter,
+        )
+        generator = torch.Generator().manual_seed(config.seed)
+        forcing_dim = 0 if data.forcing is None else data.forcing.dim
+        shape = tuple(series.state_shape)
+        field = self._own_field or make_field(
+            config.field, shape, forcing_dim, generator
+        )
+        attach_forcing(field, data.forcing)
+        self._set_model(field, data.scaler, data.forcing_scaler, config, series)
+        self.result_ = self._train(data, run, resume, group)
+        return self
+
+    def _train(
+        self,
+        data: Prepared,
+        run: RunFolder | str | Path | None,
+        resume: bool,
+        group: ProcessGroup,
+    ) -> TrainResult:
+        folder = RunFolder(run) if isinstance(run, str | Path) else run
+        here = folder if group.is_main else None
+        log = RunLog(
+            metrics=here and here.metrics,
+            log=here and here.log,
+            tensorboard=here.path / "tensorboard"
+            if here is not None and self.config_.tensorboard
+            else None,
+            progress=self.verbose and group.is_main,
+        )
+        with log:
+            if data.validate is None:
+                log.say("no held-out data: the training loss decides the weights kept")
+            trainer = Trainer(
+                self.field_,
+                data.record,
+                self.config_,
+                validate=data.validate,
+                reporter=log,
+                folder=None if folder is None else folder.checkpoints,
+                group=group,
+                extra={"scaler": data.scaler.state_dict()},
+            )
+            if resume:
+                if folder is None:
+                    raise ValueError("`resume` needs the `run` folder to continue.")
+                trainer.load_state_dict(checkpoint.load(folder.last, "training"))
+            return trainer.run()
+
+    def _choose_weak_form(self, series: Series) -> WeakFormChoice | None:
+        """(p, q, ell) by the filter; None where steps are irregular."""
+        if series.dt is None or self.config.method == "strong":
+            return None
+        p, ell = self._given["p"], self._given["ell"]
+        return select_weak_form(
+            series.v,
+            series.dt,
+            p=EXPONENTS if p is None else [p],
+            ell=None if ell is None else [ell],
+            mask=series.mask,
+            lengths=series.lengths,
+        )
+
+
+def load(path: str | Path, *, field: nn.Module | None = None) -> WPNODE:
+    """The model that :meth:`WPNODE.save` wrote.
+
+    Args:
+        path: the file.
+        field: the module that was trained, where it was one of your own: only its
+            weights are in the file.
+
+    Raises:
+        FileNotFoundError, CheckpointError: no such file; damaged, foreign or newer.
+    """
+    return read_model(path, WPNODE, field)
+
+
+def _hold_out(series: Series, config: TrainConfig) -> tuple[Series, Series | None]:
+    """The end of every series for validation; nothing where it would be too short."""
+    if config.validation.fraction == 0.0:
+        return series, None
+    try:
+        return series.split(config.validation.fraction, min_length=config.weak.ell + 1)
+    except ValueError:
+        return series, None
+
+
+def _chosen(choice: WeakFormChoice, given: dict[str, int | None]) -> dict[str, int]:
+    found = {"p": choice.p, "ell": choice.ell, "q": choice.q}
+    return {name: given[name] or found[name] for name in found}
+
+
+def _with(settings: Any, **changes: Any) -> Any:
+    """A copy of `settings` with the changes that are not None."""
+    return replace(settings, **{k: v for k, v in changes.items() if v is not None})

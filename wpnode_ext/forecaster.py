@@ -1,0 +1,200 @@
+"""What a trained model can do: forecast, score, evaluate, print, save."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ._arrays import as_float64
+from ._typing import Array
+from .data import Series, make_series
+from .evaluation import Evaluation, evaluate_field
+from .fields import Forcing, LibraryField
+from .model_file import write_model
+from .scaling import RescaledField, Scaler
+from .solvers import RolloutResult, rollout
+from .training.config import TrainConfig
+from .training.prepare import attach_forcing, filtered, make_record
+from .training.validation import ForecastValidation
+
+Data = Array | Sequence[Array] | Series
+
+
+class Forecaster:
+    """A field in scaled coordinates with its scaler, used in the units of the data.
+
+    Attributes:
+        field_: the trained field, in scaled coordinates.
+        physical_field_: the same as a module ``field(t, u)`` in the units of the data.
+        scaler_, forcing_scaler_: of the state and of the inputs.
+        config_: settings that were used.
+        state_shape_, dt_, names_: of the data it was trained on.
+    """
+
+    names_: tuple[str, ...] | None = None
+    dt_: float | None = None
+
+    def forecast(
+        self,
+        u0: Array,
+        t: Array,
+        *,
+        forcing: Array | None = None,
+        method: str = "dopri5",
+        **options: Any,
+    ) -> Float[Tensor, "T ..."]:
+        """States at times `t` from `u0`, in the units of the data, in float64.
+
+        Args:
+            u0: a state ``[*state]`` or a batch ``[B, *state]``, at time ``t[0]``.
+            t: increasing times, ``[T]``.
+            forcing: inputs at the times `t`, ``[T, C]``, for a model that has inputs.
+            method: solver; see :func:`~wpnode_ext.rollout`, also for `options`.
+
+        Returns:
+            ``[T, *state]`` or ``[T, B, *state]``; NaN once a forecast has diverged.
+        """
+        batched, start = self._states(u0)
+        result = self.rollout(start, t, forcing=forcing, method=method, **options)
+        return result.u if batched else result.u[:, 0]
+
+    def rollout(
+        self,
+        u0: Float[Tensor, "B ..."],
+        t: Array,
+        *,
+        forcing: Array | None = None,
+        **options: Any,
+    ) -> RolloutResult:
+        """:meth:`forecast` of a batch, with what is known of members that diverged."""
+        self._check_fitted()
+        times = as_float64(t, "t")
+        self._set_forecast_forcing(times, forcing)
+        return rollout(self.physical_field_, u0, times, **options)
+
+    def score(self, v: Data, dt: float | None = None, *, t: Any = None) -> float:
+        """Skill of short forecasts on held-out data: 1 is perfect, 0 is lost.
+
+        One minus the validation error, see
+        :class:`~wpnode_ext.training.ForecastValidation`; the data are filtered first.
+        """
+        self._check_fitted()
+        series = as_series(v, dt=dt, t=t)
+        config = self.config_.validation
+        record = make_record(
+            filtered(series, self.config_, None),
+            self.scaler_,
+            series.times,
+            next(self.field_.parameters()).dtype,
+        )
+        validate = ForecastValidation(
+            record, starts=config.starts, horizon=config.horizon
+        )
+        return 1.0 - validate(self.field_)["val_error"]
+
+    def evaluate(self, u: Array, dt: float, **options: Any) -> Evaluation:
+        """Judges forecasts against a reference trajectory.
+
+        Args:
+            u: reference ``[N, *state]`` that was not trained on.
+            dt: distance of its samples.
+            **options: see :func:`~wpnode_ext.evaluate_field`.
+        """
+        self._check_fitted()
+        return evaluate_field(self.physical_field_, u, dt, **options)
+
+    def equations(
+        self, names: Sequence[str] | None = None, digits: int = 4
+    ) -> list[str]:
+        """The learned equations in the units of the data; for "library" fields."""
+        self._check_fitted()
+        if not isinstance(self.field_, LibraryField):
+            raise TypeError(
+                "equations can be printed for `field='library'`; "
+                f"this field is a {type(self.field_).__name__}."
+            )
+        inputs, sizes = {}, _sizes(self.scaler_)
+        if self.forcing_scaler_ is not None:
+            inputs = {
+                "forcing_scale": self.forcing_scaler_.scale,
+                "forcing_shift": self.forcing_scaler_.shift,
+            }
+            sizes += _sizes(self.forcing_scaler_)
+        physical = self.field_.in_coordinates(
+            self.scaler_.scale, self.scaler_.shift, **inputs
+        )
+        return physical.equations(names or self.names_, digits=digits, sizes=sizes)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model to one file; see :func:`~wpnode_ext.load`."""
+        self._check_fitted()
+        write_model(self, path)
+
+    def _set_model(
+        self,
+        field: nn.Module,
+        scaler: Scaler,
+        forcing_scaler: Scaler | None,
+        config: TrainConfig,
+        series: Series | None = None,
+    ) -> None:
+        self.field_, self.config_ = field, config
+        self.scaler_, self.forcing_scaler_ = scaler, forcing_scaler
+        self.physical_field_: RescaledField = scaler.to_physical(field)
+        if series is not None:
+            self.state_shape_ = tuple(series.state_shape)
+            self.dt_, self.names_ = series.dt, series.names
+
+    def _states(self, u0: Array) -> tuple[bool, Float[Tensor, "B ..."]]:
+        self._check_fitted()
+        start = as_float64(u0, "u0")
+        shape = self.state_shape_
+        if tuple(start.shape[-len(shape) :]) != shape or start.dim() > len(shape) + 1:
+            raise ValueError(
+                f"`u0` must have shape {list(shape)} or [B, {str(list(shape))[1:]}; "
+                f"got {list(start.shape)}."
+            )
+        batched = start.dim() == len(shape) + 1
+        start = start if batched else start[None]
+        return batched, start.to(self.scaler_device())
+
+    def scaler_device(self) -> torch.device:
+        """Where forecasts are computed: the device of the field."""
+        return next((p.device for p in self.field_.parameters()), torch.device("cpu"))
+
+    def _set_forecast_forcing(self, t: Tensor, forcing: Array | None) -> None:
+        if (forcing is None) != (self.forcing_scaler_ is None):
+            raise ValueError(
+                "`forcing` must be given, inputs at the times `t`: the model was "
+                "trained with inputs."
+                if forcing is None
+                else "`forcing` was given; the model was trained without inputs."
+            )
+        if forcing is None or self.forcing_scaler_ is None:
+            return
+        values = as_float64(forcing, "forcing")
+        values = values[:, None] if values.dim() == 1 else values.flatten(1)
+        scaled = self.forcing_scaler_.transform(values)
+        attach_forcing(self.field_, Forcing(t, scaled))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "field_"):
+            raise RuntimeError("the model is not fitted; call `fit` first.")
+
+
+def as_series(v: Data, **arguments: Any) -> Series:
+    """`v` if it is a series, else what :func:`~wpnode_ext.make_series` makes of it."""
+    if not isinstance(v, Series):
+        return make_series(v, **arguments)
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ValueError(f"a Series has its own {', '.join(given)}; do not give them.")
+    return v
+
+
+def _sizes(scaler: Scaler) -> list[float]:
+    """Typical absolute values of the variables a scaler was fitted to."""
+    return (scaler.shift.abs() + scaler.scale).flatten().tolist()

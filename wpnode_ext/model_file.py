@@ -1,0 +1,115 @@
+"""One file a model: weights, scalers, settings, versions; tensors and builtins only."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+from .fields import Field
+from .scaling import Scaler, scaler_from_state_dict
+from .training import checkpoint
+from .training.config import TrainConfig, from_dict, to_dict
+from .training.prepare import make_field
+
+
+class _Model(Protocol):
+    """What is written; see :class:`wpnode_ext.forecaster.Forecaster`."""
+
+    field_: nn.Module
+    scaler_: Scaler
+    forcing_scaler_: Scaler | None
+    config_: TrainConfig
+    state_shape_: tuple[int, ...]
+    dt_: float | None
+    names_: tuple[str, ...] | None
+
+
+Model = TypeVar("Model")
+
+
+def write_model(model: _Model, path: str | Path) -> None:
+    """Writes a fitted model, atomically."""
+    field, inputs = model.field_, model.forcing_scaler_
+    state = {
+        "config": to_dict(model.config_),
+        "model": checkpoint.weights_of(field),
+        "field_class": type(field).__name__,
+        "own_field": not _can_rebuild(model),
+        "forcing_dim": field.forcing_dim if isinstance(field, Field) else 0,
+        "scaler": model.scaler_.state_dict(),
+        "forcing_scaler": None if inputs is None else inputs.state_dict(),
+        "state_shape": list(model.state_shape_),
+        "dt": model.dt_,
+        "names": None if model.names_ is None else list(model.names_),
+        "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
+    }
+    checkpoint.save(path, "model", state)
+
+
+def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> Model:
+    """The model in a file, as an object of class `kind`."""
+    state = checkpoint.load(path, "model")
+    try:
+        config = from_dict(TrainConfig, state["config"])
+        if field is None:
+            if state["own_field"]:
+                raise ValueError(
+                    f"{path} holds the weights of a {state['field_class']} of your "
+                    "own; give the module as `field=`."
+                )
+            field = make_field(
+                config.field,
+                tuple(state["state_shape"]),
+                state["forcing_dim"],
+                torch.Generator().manual_seed(0),
+            )
+        weights = state["model"]
+        first = next((w for w in weights.values() if w.is_floating_point()), None)
+        field = field.to(torch.float32 if first is None else first.dtype)
+        _load_weights(field, weights, path)
+        inputs = state["forcing_scaler"]
+        model: Any = kind(config=config)  # type: ignore[call-arg]
+        model._set_model(
+            field,
+            scaler_from_state_dict(state["scaler"]),
+            None if inputs is None else scaler_from_state_dict(inputs),
+            config,
+        )
+        model.state_shape_ = tuple(state["state_shape"])
+        model.dt_ = state["dt"]
+        model.names_ = None if state["names"] is None else tuple(state["names"])
+    except KeyError as error:
+        raise checkpoint.CheckpointError(
+            f"{path} is not a whole model: {error.args[0]} is missing or unknown."
+        ) from error
+    return model
+
+
+def _can_rebuild(model: _Model) -> bool:
+    """Whether the settings alone give a field with the same parameters."""
+    field = model.field_
+    try:
+        twin = make_field(
+            model.config_.field,
+            model.state_shape_,
+            field.forcing_dim if isinstance(field, Field) else 0,
+            torch.Generator().manual_seed(0),
+        )
+    except ValueError:
+        return False
+    shapes = [
+        {name: tuple(value.shape) for name, value in module.state_dict().items()}
+        for module in (field, twin)
+    ]
+    return type(field) is type(twin) and shapes[0] == shapes[1]
+
+
+def _load_weights(field: nn.Module, weights: dict[str, Any], path: str | Path) -> None:
+    try:
+        field.load_state_dict(weights)
+    except RuntimeError as error:
+        raise checkpoint.CheckpointError(
+            f"the weights in {path} do not fit {type(field).__name__}: {error}"
+        ) from error

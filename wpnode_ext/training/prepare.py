@@ -1,0 +1,179 @@
+"""From checked observations to what the trainer needs: scaled records, a field."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..data import Series
+from ..fields import ConvField, Field, Forcing, LibraryField, MLPField
+from ..filtering import filter_series
+from ..record import Record
+from ..scaling import Scaler, StandardScaler, make_scaler
+from .config import FieldConfig, TrainConfig
+from .validation import ForecastValidation
+
+# Spacing of the filter's bumps, as a share of the window, where none was chosen.
+_FILTER_SHARE = 6
+
+
+@dataclass
+class Prepared:
+    """Data of a training run.
+
+    Attributes:
+        record: scaled training data.
+        validate: forecasts from held-out data, or None.
+        scaler: of the state.
+        forcing_scaler: of the inputs, or None.
+        forcing: the scaled inputs on the record's clock, or None.
+    """
+
+    record: Record
+    validate: ForecastValidation | None
+    scaler: Scaler
+    forcing_scaler: Scaler | None
+    forcing: Forcing | None
+
+
+def prepare(
+    training: Series,
+    validation: Series | None,
+    config: TrainConfig,
+    *,
+    q_filter: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Prepared:
+    """Scales the data by their training part and filters the held-out part.
+
+    Args:
+        training: what is learned from.
+        validation: what decides the weights that are kept, or None.
+        config: resolved settings.
+        q_filter: spacing of the filter's bumps; a sixth of `ell` by default.
+        dtype: precision of training.
+    """
+    scaler = make_scaler(config.scaler).fit(_with_nan(training))
+    forcing_scaler = None
+    if training.forcing is not None:
+        forcing_scaler = StandardScaler().fit(training.forcing.flatten(1))
+    both = [training] if validation is None else [training, validation]
+    clocks, forcing = _common_clock(both, forcing_scaler)
+    records = [
+        make_record(series, scaler, clock, dtype)
+        for series, clock in zip(both, clocks, strict=True)
+    ]
+    validate = None
+    if validation is not None:
+        smooth = filtered(validation, config, q_filter)
+        records[1] = make_record(smooth, scaler, clocks[1], dtype)
+        validate = ForecastValidation(
+            records[1],
+            starts=config.validation.starts,
+            horizon=config.validation.horizon,
+        )
+    return Prepared(records[0], validate, scaler, forcing_scaler, forcing)
+
+
+def make_field(
+    config: FieldConfig,
+    state_shape: tuple[int, ...],
+    forcing_dim: int,
+    generator: torch.Generator,
+) -> Field:
+    """The field that a configuration describes, with its initial weights."""
+    if config.kind != "conv" and len(state_shape) != 1:
+        raise ValueError(
+            f"the field {config.kind!r} takes states of one axis; the data have shape "
+            f"{list(state_shape)}. Flatten them, or give a field of your own."
+        )
+    if config.kind == "mlp":
+        return MLPField(
+            state_shape[0],
+            config.hidden,
+            activation=config.activation,
+            forcing_dim=forcing_dim,
+            generator=generator,
+        )
+    if config.kind == "library":
+        return LibraryField(state_shape[0], config.degree, forcing_dim=forcing_dim)
+    if len(state_shape) not in (1, 2):
+        raise ValueError(
+            "the field 'conv' takes states [sites] or [channels, sites]; the data have "
+            f"shape {list(state_shape)}."
+        )
+    return ConvField(
+        1 if len(state_shape) == 1 else state_shape[0],
+        width=config.width,
+        kernels=config.kernels,
+        activation=config.activation,
+        forcing_dim=forcing_dim,
+        generator=generator,
+    )
+
+
+def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
+    """Gives `field` its input; a field that cannot take one is refused."""
+    if forcing is None:
+        return
+    if not isinstance(field, Field):
+        raise TypeError(
+            "`forcing` needs a field that takes inputs (a subclass of "
+            f"wpnode_ext.fields.Field); got {type(field).__name__}."
+        )
+    field.forcing = forcing
+
+
+def make_record(
+    series: Series, scaler: Scaler, clock: Float[Tensor, " N"], dtype: torch.dtype
+) -> Record:
+    """The scaled record of a series."""
+    arguments = series.plan_arguments()
+    arguments["v"] = scaler.transform(series.v.double()).to(dtype)
+    return Record(**arguments, clock=clock)
+
+
+def filtered(series: Series, config: TrainConfig, q_filter: int | None) -> Series:
+    """The series without its noise where the filter can be used: on uniform times."""
+    ell = config.weak.ell
+    if series.dt is None or min(series.lengths) < ell + 1:
+        return series
+    smooth = filter_series(
+        series.v.double(),
+        p=config.weak.p,
+        ell=ell,
+        q=q_filter or max(1, ell // _FILTER_SHARE),
+        mask=series.mask,
+        lengths=series.lengths,
+    )
+    # Missing samples stay as they were: no forecast starts or ends there.
+    return replace(series, v=torch.where(smooth.isfinite(), smooth, series.v.double()))
+
+
+def _with_nan(series: Series) -> Tensor:
+    if series.mask is None:
+        return series.v
+    return series.v.masked_fill(series.mask, float("nan"))
+
+
+def _common_clock(
+    both: list[Series], scaler: Scaler | None
+) -> tuple[list[Tensor], Forcing | None]:
+    """Times of all samples, and the input as a function of them.
+
+    Without inputs these are the times of the data. With inputs each series is given a
+    stretch of time of its own, so that one table holds the inputs of all of them.
+    """
+    if scaler is None:
+        return [series.times for series in both], None
+    clocks, tables, offset = [], [], 0.0
+    for series in both:
+        parts = []
+        for times in series.times.split(list(series.lengths)):
+            parts.append(times - times[0] + offset)
+            offset = parts[-1][-1].item() + max(1.0, (times[-1] - times[0]).item())
+        clocks.append(torch.cat(parts))
+        assert series.forcing is not None
+        tables.append(scaler.transform(series.forcing.flatten(1).double()))
+    return clocks, Forcing(torch.cat(clocks), torch.cat(tables))
