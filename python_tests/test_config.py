@@ -64,7 +64,7 @@ def test_files_are_merged_over_defaults_and_overrides_over_files(
     config = load(TrainConfig, path, ["weak.p=6", "optim.clip=1"])
     assert (config.method, config.weak.ell, config.weak.p) == ("weak", 20, 6)
     assert config.field.hidden == [8, 8] and config.optim.clip == 1.0
-    assert config.weak.q == 2
+    assert config.weak.q == 0 and resolve(config).weak.q == 2
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_validation_of_the_true_field_is_perfect_and_of_a_frozen_one_is_not() ->
 
 
 def test_validation_fits_its_horizon_to_the_data() -> None:
-    validate = ForecastValidation(record(41), horizon=500)
-    assert validate.horizon == 20
+    assert ForecastValidation(record(41), horizon=500).horizon == 20
+    assert ForecastValidation(record(400)).horizon == 100
     with pytest.raises(ValueError, match="no two samples"):
         ForecastValidation(record(1))

@@ -1,7 +1,7 @@
 """Fit, forecast, judge, save: the whole method behind one object."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,7 +15,7 @@ from .forecaster import Data, Forecaster, as_series
 from .model_file import read_model
 from .selection import EXPONENTS, WeakFormChoice, select_weak_form
 from .training import checkpoint
-from .training.config import Method, TrainConfig, resolve
+from .training.config import Method, TrainConfig, WeakForm, resolve
 from .training.distributed import ProcessGroup
 from .training.log import RunLog
 from .training.loop import Trainer, TrainResult
@@ -32,7 +32,7 @@ class WPNODE(Forecaster):
             map shared by a ring of sites), "library" (polynomials), or a module or
             function ``field(t, u)`` of your own, in scaled coordinates.
         p, ell, q: the weak form; those not given are chosen from the data by
-            :func:`~wpnode_ext.select_weak_form`.
+            :func:`~wpnode_ext.select_weak_form`, where samples are equally spaced.
         lam: weight of the strong term of "wp".
         window: samples of a strong window; default 2 for "wp", 25 for "strong".
         epochs, lr, seed: of the optimiser; defaults by method, see
@@ -72,15 +72,15 @@ class WPNODE(Forecaster):
         config: TrainConfig | None = None,
         verbose: bool = False,
     ) -> None:
-        base = replace(config or TrainConfig())
+        given = config or TrainConfig()
+        # Settings of a command have more entries; the model keeps those of training.
+        names = (entry.name for entry in fields(TrainConfig))
+        base = TrainConfig(**{name: getattr(given, name) for name in names})
         top = {"method": method, "lam": lam, "seed": seed, "scaler": scaler}
         base = _with(base, device=device, **top)
         base.strong = _with(base.strong, window=window)
         base.optim = _with(base.optim, epochs=epochs, lr=lr)
-        self._given = {"p": p, "ell": ell, "q": q}
-        # A whole configuration has its weak form; only loose arguments leave it open.
-        self._choose = config is None and None in (p, ell, q)
-        base.weak = _with(base.weak, **self._given)
+        base.weak = _with(base.weak, p=p, ell=ell, q=q)
         self._own_field: nn.Module | None = None
         if isinstance(field, str):
             base.field = replace(base.field, kind=field)  # type: ignore[arg-type]
@@ -121,12 +121,8 @@ class WPNODE(Forecaster):
         """
         series = as_series(v, dt=dt, t=t, mask=mask, forcing=forcing)
         group = group or ProcessGroup(device=torch.device(self.config.device))
-        self.choice_ = self._choose_weak_form(series) if self._choose else None
-        config = resolve(self.config)
-        if self.choice_ is not None:
-            config.weak = _with(config.weak, **_chosen(self.choice_, self._given))
-            if self.config.strong.stride is None and config.method == "wp":
-                config.strong.stride = config.weak.q
+        self.choice_, weak = choose_weak_form(series, self.config)
+        config = resolve(replace(self.config, weak=weak))
         if validation is None:
             training, validation = _hold_out(series, config)
         else:
@@ -184,20 +180,6 @@ class WPNODE(Forecaster):
                 trainer.load_state_dict(checkpoint.load(folder.last, "training"))
             return trainer.run()
 
-    def _choose_weak_form(self, series: Series) -> WeakFormChoice | None:
-        """(p, q, ell) by the filter; None where steps are irregular."""
-        if series.dt is None or self.config.method == "strong":
-            return None
-        p, ell = self._given["p"], self._given["ell"]
-        return select_weak_form(
-            series.v,
-            series.dt,
-            p=EXPONENTS if p is None else [p],
-            ell=None if ell is None else [ell],
-            mask=series.mask,
-            lengths=series.lengths,
-        )
-
 
 def load(path: str | Path, *, field: nn.Module | None = None) -> WPNODE:
     """The model that :meth:`WPNODE.save` wrote.
@@ -223,9 +205,26 @@ def _hold_out(series: Series, config: TrainConfig) -> tuple[Series, Series | Non
         return series, None
 
 
-def _chosen(choice: WeakFormChoice, given: dict[str, int | None]) -> dict[str, int]:
-    found = {"p": choice.p, "ell": choice.ell, "q": choice.q}
-    return {name: given[name] or found[name] for name in found}
+def choose_weak_form(
+    series: Series, config: TrainConfig
+) -> tuple[WeakFormChoice | None, WeakForm]:
+    """The weak form of a configuration, its open entries chosen by the filter.
+
+    Where steps are irregular, or no weak form is used, they stay open.
+    """
+    weak = config.weak
+    complete = all((weak.p, weak.ell, weak.q))
+    if series.dt is None or config.method == "strong" or complete:
+        return None, weak
+    choice = select_weak_form(
+        series.v,
+        series.dt,
+        p=[weak.p] if weak.p else EXPONENTS,
+        ell=[weak.ell] if weak.ell else None,
+        mask=series.mask,
+        lengths=series.lengths,
+    )
+    return choice, WeakForm(choice.p, choice.ell, weak.q or choice.q)
 
 
 def _with(settings: Any, **changes: Any) -> Any:

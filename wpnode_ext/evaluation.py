@@ -73,6 +73,24 @@ class Evaluation:
         )
         return rows
 
+    def summary(self) -> dict[str, Any]:
+        """The numbers with what they mean, as builtin types."""
+        return {
+            "vpt": self.vpt.mean,
+            "vpt_std": self.vpt.std,
+            "vpt_interval": list(self.vpt.interval),
+            "vpt_time": self.vpt.mean_time,
+            "vpt_unit": self.unit,
+            "vpt_censored": int(self.vpt.censored.sum()),
+            **{f"vpt_{name}": r.mean for name, r in self.other_vpt.items()},
+            "threshold": self.vpt.threshold,
+            "lyapunov_exponent": self.vpt.lyapunov_exponent,
+            "starts": len(self.starts),
+            "horizon": self.t[-1].item(),
+            "rmse_at_horizon": self.rmse[-1].item(),
+            "diverged": self.diverged,
+        }
+
     def __str__(self) -> str:
         rows = self.rows()
         width = max(len(name) for name, _ in rows)

@@ -25,7 +25,7 @@ import torch
 from wpnode_ext.data import add_noise
 from wpnode_ext.estimator import WPNODE
 from wpnode_ext.systems import Lorenz63
-from wpnode_ext.training import TrainConfig
+from wpnode_ext.training import TrainConfig, WeakForm
 from wpnode_ext.training.run_folder import RunFolder
 
 N, DT, STARTS, THRESHOLD, EXPONENT = 10_000, 0.01, 30, 0.3, 0.91
@@ -68,6 +68,7 @@ def run(job: Job, work: Path, epochs: int | None) -> dict[str, Any]:
     clean = Lorenz63().simulate(N + BEYOND, DT, seed=1000 + draw)
     noisy, _ = add_noise(clean[:N], noise, mode="global_rms", seed=2000 + draw)
     config = TrainConfig(method=method, seed=3000 + draw)  # type: ignore[arg-type]
+    config.weak = WeakForm(p=8, ell=50, q=2)
     config.optim.epochs = epochs
     folder = RunFolder(work / f"{method}_{noise:g}_{draw}")
     resume = folder.last.exists()

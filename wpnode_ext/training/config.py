@@ -16,11 +16,14 @@ METHODS: tuple[str, ...] = ("wp", "weak", "strong")
 
 @dataclass
 class WeakForm:
-    """Test function ``(1 - s^2)^p`` on segments of ``ell + 1`` samples, `q` apart."""
+    """Test function ``(1 - s^2)^p`` on segments of ``ell + 1`` samples, `q` apart.
 
-    p: int = 8
-    ell: int = 50
-    q: int = 2
+    0 stands for a choice from the data; where none is made, for the paper's value.
+    """
+
+    p: int = 0
+    ell: int = 0
+    q: int = 0
 
 
 @dataclass
@@ -77,13 +80,13 @@ class ValidationConfig:
     """Forecasts from `starts` filtered held-out states, every `every` epochs.
 
     `fraction` of the record, at its end, is held out; forecasts run for `horizon`
-    samples.
+    samples, by default a quarter of the longest held-out stretch, at most 500.
     """
 
     fraction: float = 0.1
     every: int = 10
     starts: int = 32
-    horizon: int = 100
+    horizon: int | None = None
 
 
 @dataclass
@@ -106,9 +109,11 @@ class TrainConfig:
     tensorboard: bool = False
 
 
-# What the paper lists: rollout window, largest number of epochs, patience and smallest
-# improvement of early stopping. Of the scheduler's patience it says "up to" that of
-# early stopping; with half of it the rate falls before training stops.
+# The paper's weak form for Lorenz-63.
+_PAPER = {"p": 8, "ell": 50, "q": 2}
+# What it lists for each method: rollout window, largest number of epochs, patience and
+# smallest improvement of early stopping. Of the scheduler's patience it says "up to"
+# that of early stopping; with half of it the rate falls before training stops.
 _BY_METHOD: dict[str, dict[str, Any]] = {
     "strong": {"window": 25, "epochs": 300, "patience": 10, "min_delta": 1e-6},
     "weak": {"window": 2, "epochs": 20_000, "patience": 200, "min_delta": 1e-7},
@@ -124,10 +129,12 @@ def resolve(config: TrainConfig) -> TrainConfig:
         raise ValueError(f"`method` must be one of {METHODS}; got {config.method!r}.")
     defaults = _BY_METHOD[config.method]
     strong, optim = replace(config.strong), replace(config.optim)
+    given = {name: getattr(config.weak, name) for name in _PAPER}
+    weak = WeakForm(**{name: given[name] or _PAPER[name] for name in _PAPER})
     if strong.window is None:
         strong.window = defaults["window"]
     if strong.stride is None:
-        strong.stride = 1 if config.method == "strong" else config.weak.q
+        strong.stride = 1 if config.method == "strong" else weak.q
     for name in ("epochs", "patience", "min_delta"):
         if getattr(optim, name) is None:
             setattr(optim, name, defaults[name])
@@ -140,7 +147,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
             "`validation.fraction` must lie in [0, 1); "
             f"got {config.validation.fraction}."
         )
-    return replace(config, strong=strong, optim=optim)
+    return replace(config, weak=weak, strong=strong, optim=optim)
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ..strong import solve_windows
 # Errors beyond the spread of the data count alike: the forecast is lost.
 _LOST = 1.0
 _VALID = 0.3
+_LONGEST = 500
 
 
 class ForecastValidation:
@@ -23,13 +24,16 @@ class ForecastValidation:
     Args:
         record: filtered data that were not trained on, scaled as the training data.
         starts: number of forecasts, from starts spread evenly over the record.
-        horizon: samples to forecast; shortened where the record has no such stretch.
+        horizon: samples to forecast; default a quarter of the longest stretch, at most
+            500. At most half of that stretch, which leaves room for different starts.
     """
 
-    def __init__(self, record: Record, *, starts: int = 32, horizon: int = 200) -> None:
+    def __init__(
+        self, record: Record, *, starts: int = 32, horizon: int | None = None
+    ) -> None:
         longest = max((stop - first for first, stop in record.runs), default=0)
-        # Half of the longest stretch leaves room for starts of different phase.
-        self.horizon = min(horizon, max(1, longest // 2))
+        wanted = min(longest // 4, _LONGEST) if horizon is None else horizon
+        self.horizon = max(1, min(wanted, longest // 2))
         candidates = window_starts(record.runs, self.horizon + 1)
         if len(candidates) == 0:
             raise ValueError(
