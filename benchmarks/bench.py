@@ -36,43 +36,50 @@ def interleave(
     candidates: Mapping[str, Callable[[], object]],
     *,
     device: torch.device,
-    seconds: float = 1.5,
-    most: int = 200,
+    seconds: float = 1.0,
+    turn: float = 5e-3,
 ) -> dict[str, Timing]:
-    """Times each candidate about `seconds`, one call of each at a time.
+    """Times each candidate about `seconds`, in turns with the others.
 
-    A slow candidate sits out once its time is used up, after five calls at least.
+    A turn is as many calls as fit into `turn` seconds, at least one, and counts as one
+    repeat with their mean. A candidate sits out once its time is used up, after five
+    turns at least.
     """
+    turns = {}
+    for name, call in candidates.items():
+        call()
+        calls = max(1, int(turn / _seconds_of(call, 1, device)))
+        turns[name] = calls
     times: dict[str, list[float]] = {name: [] for name in candidates}
-    for call in candidates.values():
-        for _ in range(2):
-            call()
     gc.collect()
     gc.disable()
     try:
         waiting = dict(candidates)
         while waiting:
             for name, call in list(waiting.items()):
-                times[name].append(_seconds_of(call, device))
-                spent, calls = sum(times[name]), len(times[name])
-                if calls >= most or (calls >= 5 and spent >= seconds):
+                times[name].append(_seconds_of(call, turns[name], device))
+                spent = sum(times[name]) * turns[name]
+                if len(times[name]) >= 5 and spent >= seconds:
                     del waiting[name]
     finally:
         gc.enable()
     return {name: _summary(values) for name, values in times.items()}
 
 
-def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
+def _seconds_of(call: Callable[[], object], calls: int, device: torch.device) -> float:
+    """Mean over `calls` calls."""
     if device.type != "cuda":
         began = time.perf_counter()
-        call()
-        return time.perf_counter() - began
+        for _ in range(calls):
+            call()
+        return (time.perf_counter() - began) / calls
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     first.record()
-    call()
+    for _ in range(calls):
+        call()
     last.record()
     torch.cuda.synchronize(device)
-    return first.elapsed_time(last) / 1000.0
+    return first.elapsed_time(last) / 1000.0 / calls
 
 
 def _summary(values: list[float]) -> Timing:
@@ -118,13 +125,13 @@ def roofs(device: torch.device) -> dict[str, float]:
     a, b, c = (torch.ones(n, device=device) for _ in range(3))
     measured = {}
     triad = {"triad": lambda: torch.add(b, c, alpha=2.0, out=a)}
-    best = min(interleave(triad, device=device, most=15)["triad"].low, 1e9)
+    best = interleave(triad, device=device, seconds=0.5)["triad"].low
     measured["bytes"] = 3 * 4 * n / best
     for dtype in (torch.float32, torch.float64):
         size = 1024
         x, y = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
         gemm = {"gemm": lambda x=x, y=y: torch.mm(x, y)}
-        best = interleave(gemm, device=device, most=15)["gemm"].low
+        best = interleave(gemm, device=device, seconds=0.5)["gemm"].low
         measured[f"flops {dtype}"] = 2 * size**3 / best
     return measured
 

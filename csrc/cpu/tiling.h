@@ -35,14 +35,15 @@ struct Tiling {
 inline Tiling make_tiling(std::int64_t batch, std::int64_t n_rows, std::int64_t state,
                           std::int64_t halo, std::int64_t row_cost, std::int64_t value_bytes) {
     using core::ceil_div;
-    constexpr std::int64_t kScratchBytes = 256 * 1024;  // well inside a second-level cache
-    constexpr std::int64_t kWidestBlock = 96;
-    constexpr std::int64_t kBlock = 64;
+    constexpr std::int64_t kScratchBytes = 256 * 1024;  // about half a second-level cache
+    constexpr std::int64_t kWhole = 96, kNarrowest = 64, kWidest = 512;
     Tiling t{};
     t.state = state;
     t.n_rows = n_rows;
-    t.channels = state <= kWidestBlock ? state : kBlock;
+    // Short series of wide states take wide blocks: long runs of memory, and halos stay small.
     const std::int64_t budget = kScratchBytes / (row_cost * value_bytes);  // rows x channels
+    const std::int64_t fitting = budget / (n_rows + halo + 1) / 16 * 16;
+    t.channels = state <= kWhole ? state : std::clamp(fitting, kNarrowest, kWidest);
     while (t.channels > 16 && 4 * halo * t.channels > budget)
         t.channels = ceil_div(ceil_div(t.channels, 2), 8) * 8;
     t.n_channel_blocks = ceil_div(state, t.channels);

@@ -70,28 +70,41 @@ void correlate(const Geometry& g, const Tile& tile, const S* samples, const Phas
 }
 
 // Writes the adjoint for the samples of the tile's groups. Row 0 of `segments` is segment
-// tile.row - ell / q; rows outside the record are zero.
+// tile.row - ell / q; rows outside the record are zero. `sums` holds n_phases blocks of n_rows
+// rows.
 template <typename S, typename T>
 void spread(const Geometry& g, const Tile& tile, const T* segments, const PhaseWeights<T>& reversed,
-            T* row_sums, S* samples) {
+            T* sums, S* samples) {
     const std::int64_t halo = g.ell / g.q;
-    const std::int64_t size = tile.n_rows * tile.n_channels;
-    S* origin = samples + (tile.batch * g.n_samples + tile.row * g.q) * g.state + tile.channel;
-    for (std::int64_t r = 0; r < g.q; ++r) {
-        const std::int64_t left = g.n_samples - tile.row * g.q - r;  // samples from here on
-        const std::int64_t rows =
-            std::min(tile.n_rows, ceil_div(std::max<std::int64_t>(left, 0), g.q));
-        if (rows == 0) break;
-        std::fill(row_sums, row_sums + size, T{0});
-        if (r < reversed.n_phases()) {
-            const std::int64_t n_taps = reversed.n_taps(r);
-            const Phase<T> phase{reversed.values(r), n_taps,
-                                 segments + (halo - (n_taps - 1)) * tile.n_channels};
-            microkernels<T>().fir(&phase, 1, rows, tile.n_channels, row_sums);
-        }
-        copy_rows(row_sums, tile.n_channels, origin + r * g.state, g.q * g.state, rows,
-                  tile.n_channels);
+    const std::int64_t width = tile.n_channels;
+    const std::int64_t size = tile.n_rows * width;
+    const std::int64_t n_phases = reversed.n_phases();
+    for (std::int64_t r = 0; r < n_phases; ++r) {
+        T* out = sums + r * size;
+        std::fill(out, out + size, T{0});
+        const Phase<T> phase{reversed.values(r), reversed.n_taps(r),
+                             segments + (halo - (reversed.n_taps(r) - 1)) * width};
+        microkernels<T>().fir(&phase, 1, tile.n_rows, width, out);
     }
+
+    // Back to the order of time: row j of phase r is sample j q + r of the tile.
+    S* origin = samples + (tile.batch * g.n_samples + tile.row * g.q) * g.state + tile.channel;
+    const std::int64_t n_samples = std::min(tile.n_rows * g.q, g.n_samples - tile.row * g.q);
+    constexpr std::int64_t kNarrow = 8;
+    if (width < kNarrow) {
+        for (std::int64_t r = 0; r < n_phases; ++r)
+            copy_rows(sums + r * size, width, origin + r * g.state, g.q * g.state,
+                      ceil_div(std::max<std::int64_t>(n_samples - r, 0), g.q), width);
+    } else {
+        // Wide rows are written one after the other, so that no cache line is visited twice.
+        for (std::int64_t n = 0; n < n_samples; n += g.q)
+            copy_rows(sums + n / g.q * width, size, origin + n * g.state, g.state,
+                      std::min(n_phases, n_samples - n), width);
+    }
+    // Samples between segments (q > ell + 1) belong to none.
+    for (std::int64_t n = 0; n_phases < g.q && n < n_samples; n += g.q)
+        for (std::int64_t r = n_phases; r < std::min(g.q, n_samples - n); ++r)
+            std::fill_n(origin + (n + r) * g.state, width, S{});
 }
 
 // Rows of `segments` for the groups of a tile and the halo before them: valid ones copied from
@@ -158,20 +171,20 @@ void corr_t_uniform(const Geometry& g, const S* segments, const AccumulatorOf<S>
     using T = AccumulatorOf<S>;
     const PhaseWeights<T> reversed(g, w, 1.0, true);
     const std::int64_t halo = g.ell / g.q;
-    const Tiling tiling =
-        make_tiling(g.batch, ceil_div(g.n_samples, g.q), g.state, halo, 2, sizeof(T));
+    const Tiling tiling = make_tiling(g.batch, ceil_div(g.n_samples, g.q), g.state, halo,
+                                      reversed.n_phases() + 1, sizeof(T));
     parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
                  [&](std::int64_t begin, std::int64_t end) {
-                     const std::int64_t size = tiling.rows * tiling.channels;
+                     const std::int64_t size = reversed.n_phases() * tiling.rows * tiling.channels;
                      const std::int64_t segments_size = (tiling.rows + halo) * tiling.channels;
                      Scratch& scratch = Scratch::of_this_thread();
                      scratch.reserve<T>(segments_size + size, 2);
                      T* rows = scratch.take<T>(segments_size);
-                     T* row_sums = scratch.take<T>(size);
+                     T* sums = scratch.take<T>(size);
                      for (std::int64_t index = begin; index < end; ++index) {
                          const Tile tile = tiling.tile(index);
                          load_segments(g, tile, segments, rows);
-                         spread(g, tile, rows, reversed, row_sums, samples);
+                         spread(g, tile, rows, reversed, sums, samples);
                      }
                  });
 }
