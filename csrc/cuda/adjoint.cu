@@ -74,15 +74,13 @@ int launch_corr_t(const Problem& problem, const Weights& weights, const void* y,
     if (problem.batch == 0 || problem.samples == 0 || problem.state == 0) return cudaSuccess;
     const Plan plan = make_plan(problem, weights, Purpose::kAdjoint, aligned_to_vectors(x, y));
     const HalfRule rule = make_rule(weights);
-    return dispatch<Purpose::kAdjoint>(
-        problem.dtype, plan, [&]<typename T, int V, WeightMode kMode>() {
-            auto kernel = &adjoint_kernel<T, V, kMode>;
-            WPNODE_LAUNCH(kernel, grid_for(problem, plan.tiles), dim3(plan.threads),
-                          plan.shared_bytes, stream, shape_of(problem), Grid(plan),
-                          weight_source<T>(weights), rule, static_cast<const T*>(y),
-                          static_cast<T*>(x));
-            return static_cast<int>(cudaGetLastError());
-        });
+    return dispatch(problem.dtype, plan, [&]<typename T, int V, WeightMode kMode>() {
+        auto kernel = &adjoint_kernel<T, V, kMode>;
+        WPNODE_LAUNCH(kernel, grid_for(problem, plan.tiles), dim3(plan.threads), plan.shared_bytes,
+                      stream, shape_of(problem), Grid(plan), weight_source<T>(weights), rule,
+                      static_cast<const T*>(y), static_cast<T*>(x));
+        return static_cast<int>(cudaGetLastError());
+    });
 }
 
 }  // namespace wpnode::cuda

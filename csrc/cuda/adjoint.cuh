@@ -11,41 +11,31 @@
 
 namespace wpnode::cuda {
 
-// Rows in shared memory. Each 16 bytes of a thread lie beside those of its neighbour: a row of wide
-// values (16-bit storage) takes several such stripes.
+// Rows of a batch in shared memory.
 template <typename T, int V>
 class ResidualTile {
   public:
-    using A = AccumulatorOf<T>;
-    static constexpr int kStripeWidth = V * static_cast<int>(sizeof(A)) < 16 ? V : 16 / sizeof(A);
-    static constexpr int kStripes = V / kStripeWidth;
-    using Stripe = Pack<A, kStripeWidth>;
+    using Row = Pack<AccumulatorOf<T>, V>;
 
     __device__ ResidualTile(unsigned char* memory, const Tiling& tiling, const Seat& seat)
-        : memory_(reinterpret_cast<Stripe*>(memory) + seat.lane), lanes_(tiling.lanes) {}
+        : memory_(reinterpret_cast<Row*>(memory) + seat.lane), lanes_(tiling.lanes) {}
 
-    __device__ __forceinline__ void store(int j, const Values<T, V>& row) {
+    __device__ __forceinline__ void store(int j, const Values<T, V>& values) {
+        Row row;
 #pragma unroll
-        for (int s = 0; s < kStripes; ++s) {
-            Stripe stripe;
-#pragma unroll
-            for (int c = 0; c < kStripeWidth; ++c) stripe.v[c] = row.v[s * kStripeWidth + c];
-            store_shared(memory_ + (j * kStripes + s) * lanes_, stripe);
-        }
+        for (int c = 0; c < V; ++c) row.v[c] = values.v[c];
+        store_shared(memory_ + j * lanes_, row);
     }
     __device__ __forceinline__ Values<T, V> load(int j) const {
-        Values<T, V> row;
+        const Row row = load_shared(memory_ + j * lanes_);
+        Values<T, V> values;
 #pragma unroll
-        for (int s = 0; s < kStripes; ++s) {
-            const Stripe stripe = load_shared(memory_ + (j * kStripes + s) * lanes_);
-#pragma unroll
-            for (int c = 0; c < kStripeWidth; ++c) row.v[s * kStripeWidth + c] = stripe.v[c];
-        }
-        return row;
+        for (int c = 0; c < V; ++c) values.v[c] = row.v[c];
+        return values;
     }
 
   private:
-    Stripe* memory_;
+    Row* memory_;
     int lanes_;
 };
 

@@ -46,7 +46,7 @@ int dispatch_type(DType dtype, const Launch& launch) {
 }
 
 // Calls `launch.operator()<T, V, kMode>()`.
-template <Purpose kPurpose, typename Launch>
+template <typename Launch>
 int dispatch(DType dtype, const Plan& plan, const Launch& launch) {
     const auto with_mode = [&]<typename T, int V>() {
         switch (plan.weight_mode) {
@@ -62,7 +62,7 @@ int dispatch(DType dtype, const Plan& plan, const Launch& launch) {
         return static_cast<int>(cudaErrorInvalidValue);
     };
     return dispatch_type(dtype, [&]<typename T>() {
-        constexpr int kWidth = vector_width(kPurpose, sizeof(T), sizeof(AccumulatorOf<T>));
+        constexpr int kWidth = vector_width(sizeof(AccumulatorOf<T>));
         return plan.vector == 1 ? with_mode.template operator()<T, 1>()
                                 : with_mode.template operator()<T, kWidth>();
     });

@@ -16,13 +16,13 @@ namespace wpnode::cuda {
 
 enum class DType { kFloat32, kFloat64, kFloat16, kBFloat16 };
 
-// Sums, weights and the loss are float64 for float64 data and float32 for the others.
+// Sums, weights, left-hand sides and losses are float64 for float64 data, float32 for the others.
 std::size_t element_size(DType dtype);
 std::size_t accumulator_size(DType dtype);
 
 // Segment k of a series covers the ell + 1 samples from its start s_k on.
 struct Problem {
-    DType dtype = DType::kFloat32;  // of series and residuals
+    DType dtype = DType::kFloat32;  // of x, y, f and grad
     std::int64_t batch = 0;         // B
     std::int64_t samples = 0;       // N
     std::int64_t state = 0;         // D
@@ -65,7 +65,7 @@ int launch_corr_t(const Problem& problem, const Weights& weights,
 // loss = scale * sum r^2 with r = lhs + corr(f)
 std::size_t weak_loss_workspace(const Problem& problem, const Weights& weights);
 int launch_weak_loss(const Problem& problem, const Weights& weights,
-                     const void* lhs,  // [B, K, D]
+                     const void* lhs,  // [B, K, D], accumulator type
                      const void* f,    // [B, N, D]
                      double scale,
                      void* loss,       // accumulator type, one element
@@ -76,7 +76,7 @@ int launch_weak_loss(const Problem& problem, const Weights& weights,
 // lives in shared memory only.
 std::size_t weak_loss_grad_workspace(const Problem& problem, const Weights& weights);
 int launch_weak_loss_grad(const Problem& problem, const Weights& weights,
-                          const void* lhs,  // [B, K, D]
+                          const void* lhs,  // [B, K, D], accumulator type
                           const void* f,    // [B, N, D]
                           double scale,
                           void* loss,       // accumulator type, one element

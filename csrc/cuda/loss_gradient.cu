@@ -18,9 +18,9 @@ namespace {
 
 template <typename T>
 struct Series {
-    const T* f;    // [B, N, D]
-    const T* lhs;  // [B, K, D]
-    T* grad;       // [B, N, D]
+    const T* f;                   // [B, N, D]
+    const AccumulatorOf<T>* lhs;  // [B, K, D]
+    T* grad;                      // [B, N, D]
 };
 
 template <typename T, int V, WeightMode kMode>
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
                         const std::int64_t at =
                             tile.residual + seat.lane * V +
                             static_cast<std::int64_t>(k + segment[m]) * shape.state;
-                        residual[m].add(load_global(as_packs<T, V>(series.lhs + at)));
+                        residual[m].add(load_global(as_packs<A, V>(series.lhs + at)));
                         rows.store(segment[m], residual[m]);
                         if (k + segment[m] >= own) total += residual[m].sum_of_squares();
                     }
@@ -108,17 +108,17 @@ int launch_weak_loss_grad(const Problem& problem, const Weights& weights, const 
             make_plan(problem, weights, Purpose::kLossGradient, aligned_to_vectors(lhs, f, grad));
         const HalfRule rule = make_rule(weights);
         partials = plan.tiles;
-        const int error = dispatch<Purpose::kLossGradient>(
-            problem.dtype, plan, [&]<typename T, int V, WeightMode kMode>() {
-                auto kernel = &loss_gradient_kernel<T, V, kMode>;
-                const Series<T> series{static_cast<const T*>(f), static_cast<const T*>(lhs),
-                                       static_cast<T*>(grad)};
-                WPNODE_LAUNCH(
-                    kernel, grid_for(problem, plan.tiles), dim3(plan.threads), plan.shared_bytes,
-                    stream, shape_of(problem), Grid(plan), weight_source<T>(weights), rule, series,
-                    static_cast<AccumulatorOf<T>>(2.0 * scale), static_cast<double*>(workspace));
-                return static_cast<int>(cudaGetLastError());
-            });
+        const int error = dispatch(problem.dtype, plan, [&]<typename T, int V, WeightMode kMode>() {
+            auto kernel = &loss_gradient_kernel<T, V, kMode>;
+            const Series<T> series{static_cast<const T*>(f),
+                                   static_cast<const AccumulatorOf<T>*>(lhs),
+                                   static_cast<T*>(grad)};
+            WPNODE_LAUNCH(
+                kernel, grid_for(problem, plan.tiles), dim3(plan.threads), plan.shared_bytes,
+                stream, shape_of(problem), Grid(plan), weight_source<T>(weights), rule, series,
+                static_cast<AccumulatorOf<T>>(2.0 * scale), static_cast<double*>(workspace));
+            return static_cast<int>(cudaGetLastError());
+        });
         if (error) return error;
     }
     return launch_finish(problem.dtype, workspace, partials, 1, scale, loss, stream);

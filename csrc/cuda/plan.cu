@@ -37,8 +37,7 @@ class Planner {
         const std::int64_t row_bytes = accumulator_ * weight_stride_;
         weights_in_shared_ = !needs_weights_ || (per_segment_ ? row_bytes <= kSharedLimit / 2
                                                               : row_bytes <= kSharedWeightsLimit);
-        const std::int64_t width =
-            vector_width(purpose, static_cast<int>(element_), static_cast<int>(accumulator_));
+        const std::int64_t width = vector_width(static_cast<int>(accumulator_));
         const bool vectors = aligned && weights_in_shared_ && problem.state % width == 0 &&
                              problem.state * element_ >= kRowBytes;
         vector_ = vectors ? width : 1;

@@ -4,8 +4,8 @@
 // A block works on `lanes * vector` channels and a stretch of time. Its threads form `groups` of
 // `lanes`: the lanes of a group share a row (one sample or one segment), one vector each. Rows of
 // 128 bytes are whole sectors in global memory, and all 32 banks in shared memory, hence no
-// conflict wherever the groups of a warp stand. Where 16-byte access is not possible (rows that are
-// no multiple of 16 bytes, unaligned pointers) or rows are shorter than 128 bytes (small states), a
+// conflict wherever the groups of a warp stand. Where vectors are not possible (rows that are no
+// multiple of one, unaligned pointers) or rows are shorter than 128 bytes (small states), a
 // lane is one element and a group is one row of up to 32 elements.
 //
 // Rows of the series live in a ring in shared memory: a block that walks along time loads every row
@@ -29,11 +29,10 @@ enum class WeightMode {
     kGlobal,     // read from global memory: rows too long for shared memory
 };
 
-// Elements a lane moves at once on the vector path: 16 bytes of storage. The loss gradient keeps
-// sums of many rows in registers and takes 16 bytes of sums instead, 8 bytes of 16-bit storage.
-constexpr int vector_width(Purpose purpose, int element_bytes, int accumulator_bytes) {
-    return 16 / (purpose == Purpose::kLossGradient ? accumulator_bytes : element_bytes);
-}
+// Elements a lane moves at once on the vector path: 16 bytes of sums, which is 16 bytes of float32
+// or float64 storage and 8 bytes of 16-bit storage. Sixteen of those would take twice the
+// registers.
+constexpr int vector_width(int accumulator_bytes) { return 16 / accumulator_bytes; }
 // Rows of a vector tile.
 inline constexpr int kRowBytes = 128;
 

@@ -21,9 +21,9 @@ constexpr int kThreads = 256;
 
 template <typename T>
 struct Series {
-    const T* x;    // [B, N, D]
-    const T* lhs;  // [B, K, D], loss only
-    T* y;          // [B, K, D], corr only
+    const T* x;                   // [B, N, D]
+    const AccumulatorOf<T>* lhs;  // [B, K, D], loss only
+    T* y;                         // [B, K, D], corr only
 };
 
 // Residuals if `partial` is nullptr, else the loss.
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads, min_threads(kMode) / kThreads)
                 const std::int64_t at = tile.residual + seat.lane * V +
                                         static_cast<std::int64_t>(k + segment[m]) * shape.state;
                 if (partial) {
-                    residual[m].add(load_global(as_packs<T, V>(series.lhs + at)));
+                    residual[m].add(load_global(as_packs<A, V>(series.lhs + at)));
                     total += residual[m].sum_of_squares();
                 } else {
                     store_global(as_packs<T, V>(series.y + at), residual[m].narrowed(A(1)));
@@ -79,16 +79,15 @@ __global__ void __launch_bounds__(kThreads, min_threads(kMode) / kThreads)
 int launch(const Problem& problem, const Weights& weights, const Plan& plan, const void* x,
            const void* lhs, void* y, void* partial, void* stream) {
     const HalfRule rule = make_rule(weights);
-    return dispatch<Purpose::kResidual>(
-        problem.dtype, plan, [&]<typename T, int V, WeightMode kMode>() {
-            auto kernel = &residual_kernel<T, V, kMode>;
-            const Series<T> series{static_cast<const T*>(x), static_cast<const T*>(lhs),
-                                   static_cast<T*>(y)};
-            WPNODE_LAUNCH(kernel, grid_for(problem, plan.tiles), dim3(plan.threads),
-                          plan.shared_bytes, stream, shape_of(problem), Grid(plan),
-                          weight_source<T>(weights), rule, series, static_cast<double*>(partial));
-            return static_cast<int>(cudaGetLastError());
-        });
+    return dispatch(problem.dtype, plan, [&]<typename T, int V, WeightMode kMode>() {
+        auto kernel = &residual_kernel<T, V, kMode>;
+        const Series<T> series{static_cast<const T*>(x), static_cast<const AccumulatorOf<T>*>(lhs),
+                               static_cast<T*>(y)};
+        WPNODE_LAUNCH(kernel, grid_for(problem, plan.tiles), dim3(plan.threads), plan.shared_bytes,
+                      stream, shape_of(problem), Grid(plan), weight_source<T>(weights), rule,
+                      series, static_cast<double*>(partial));
+        return static_cast<int>(cudaGetLastError());
+    });
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ struct Values {
 #pragma unroll
         for (int c = 0; c < V; ++c) v[c] += weight * x.v[c];
     }
-    __device__ __forceinline__ void add(const Pack<T, V>& x) {
+    template <typename S>
+    __device__ __forceinline__ void add(const Pack<S, V>& x) {
 #pragma unroll
         for (int c = 0; c < V; ++c) v[c] += widen(x.v[c]);
     }

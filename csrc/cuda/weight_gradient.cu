@@ -199,7 +199,7 @@ int launch_corr_w(const Problem& problem, bool per_segment, const void* y, const
                               static_cast<const T*>(x), static_cast<double*>(workspace));
                 return static_cast<int>(cudaGetLastError());
             };
-            constexpr int kWidth = 16 / sizeof(T);
+            constexpr int kWidth = vector_width(sizeof(AccumulatorOf<T>));
             if (plan.weight_mode == WeightMode::kGlobal) {
                 return launch(&shared_kernel<T, 1, WeightMode::kGlobal>);
             }

@@ -172,7 +172,9 @@ def corr_w(y: Tensor, x: Tensor, segments: Segments, per_segment: bool) -> Tenso
     if per_segment:
         shape.insert(0, segments.count(samples))
     gw = _output(x, *shape, dtype=accumulator(x.dtype))
-    work = _workspace(library().sim_corr_w_workspace(byref(problem), c_bool(per_segment)))
+    work = _workspace(
+        library().sim_corr_w_workspace(byref(problem), c_bool(per_segment))
+    )
     _check(
         library().sim_corr_w(
             byref(problem),
@@ -250,5 +252,3 @@ def plan(
     )
     names = "threads shared vector lanes ring_rows batch mode tiles".split()
     return dict(zip(names, out, strict=True))
-
-

@@ -16,7 +16,7 @@ CSRC = ROOT / "csrc"
 BUILD = ROOT / "build" / "cuda_sim"
 COMPILER = os.environ.get("CXX", "g++")
 
-FLAGS = ["-std=c++20", "-O2", "-g1", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+FLAGS = ["-std=c++20", "-O1", "-g1", "-fPIC", "-Wall", "-Wextra", "-Werror"]
 FLAGS += ["-Wno-unknown-pragmas"]  # `#pragma unroll` is for nvcc
 SANITIZERS = {
     None: [],

@@ -1,0 +1,146 @@
+"""Empty problems, limits, bad arguments and bad starts."""
+
+import pytest
+import torch
+
+from cuda_sim import kernels, oracle, toolchain
+from cuda_sim.kernels import Segments, Weights
+
+pytestmark = pytest.mark.skipif(
+    not toolchain.have_compiler(), reason=f"needs {toolchain.COMPILER}"
+)
+
+
+def draw(*shape: int, dtype=torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, dtype=dtype, generator=torch.manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples", "state"), [(0, 20, 3), (2, 20, 0), (2, 4, 3), (2, 0, 3)]
+)
+def test_empty_problems_give_zeros(batch, samples, state):
+    segments = Segments(ell=4, q=1)
+    count = segments.count(samples)
+    x, y = draw(batch, samples, state), draw(batch, count, state)
+    weights = Weights(draw(5))
+    assert kernels.corr(x, weights, segments).shape == (batch, count, state)
+    assert not kernels.corr_t(y, weights, segments, samples).any()
+    assert not kernels.corr_w(y, x, segments, per_segment=False).any()
+    assert kernels.corr_w(y, x, segments, per_segment=True).shape == (count, 5)
+    assert kernels.weak_loss(y, x, weights, segments, 1.0) == 0
+    loss, grad = kernels.weak_loss_grad(y, x, weights, segments, 1.0)
+    assert loss == 0
+    assert not grad.any()
+
+
+@pytest.mark.parametrize("state", [3, 40])
+@pytest.mark.parametrize("max_blocks", [1, 3])
+def test_a_small_grid_walks_over_all_tiles(state, max_blocks):
+    x = draw(3, 400, state)
+    w = draw(9)
+    wide, narrow = Segments(8, 2), Segments(8, 2, max_blocks=max_blocks)
+    y = oracle.corr(x, w, wide)
+    weights = Weights(w)
+    assert torch.equal(kernels.corr(x, weights, narrow), kernels.corr(x, weights, wide))
+    assert torch.equal(
+        kernels.corr_t(y, weights, narrow, 400), kernels.corr_t(y, weights, wide, 400)
+    )
+    for per_segment in (False, True):
+        assert torch.equal(
+            kernels.corr_w(y, x, narrow, per_segment),
+            kernels.corr_w(y, x, wide, per_segment),
+        )
+    for got, want in zip(
+        kernels.weak_loss_grad(y, x, weights, narrow, 1.0),
+        kernels.weak_loss_grad(y, x, weights, wide, 1.0),
+        strict=True,
+    ):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("per_segment", [False, True], ids=["one-row", "rows"])
+@pytest.mark.parametrize("ell", [700, 6000, 13000])
+def test_segments_too_long_for_shared_memory(ell, per_segment):
+    x = draw(1, ell + 8, 2)
+    segments = Segments(ell, 3)
+    w = draw(*([segments.count(ell + 8)] if per_segment else []), ell + 1)
+    lhs = draw(1, 3, 2)
+    weights = Weights(w)
+    torch.testing.assert_close(
+        kernels.corr(x, weights, segments), oracle.corr(x, w, segments)
+    )
+    loss, grad = kernels.weak_loss_grad(lhs, x, weights, segments, 0.5)
+    want_loss, want_grad = oracle.weak_loss(lhs, x, w, segments, 0.5)
+    torch.testing.assert_close(loss, want_loss)
+    torch.testing.assert_close(grad, want_grad)
+    torch.testing.assert_close(
+        kernels.corr_w(lhs, x, segments, per_segment),
+        oracle.corr_w(lhs, x, segments, per_segment),
+    )
+
+
+@pytest.mark.parametrize("state", [3, 40])
+def test_starts_outside_the_series_give_nan_and_touch_nothing_else(state):
+    samples, ell = 60, 10
+    good = torch.tensor([0, 3, 20, 49])
+    bad = torch.tensor([-(2**40), -1, 0, 3, 20, 49, 50, 59, 2**40])
+    x, w = draw(2, samples, state), Weights(draw(ell + 1))
+    y = kernels.corr(x, w, Segments(ell, starts=bad))
+    assert torch.equal(y[:, 2:6], kernels.corr(x, w, Segments(ell, starts=good)))
+    assert y[:, [0, 1, 6, 7, 8]].isnan().all()
+
+    lhs = torch.zeros_like(y)
+    loss, _ = kernels.weak_loss_grad(lhs, x, w, Segments(ell, starts=bad), 1.0)
+    assert loss.isnan()
+    assert kernels.weak_loss(lhs, x, w, Segments(ell, starts=bad), 1.0).isnan()
+    assert kernels.corr_w(lhs, x, Segments(ell, starts=bad), False).isnan().all()
+    gw = kernels.corr_w(lhs + 1, x, Segments(ell, starts=bad), True)
+    want = kernels.corr_w(lhs[:, :4] + 1, x, Segments(ell, starts=good), True)
+    assert torch.equal(gw[2:6], want)
+    assert gw[[0, 1, 6, 7, 8]].isnan().all()
+
+
+def test_a_series_shorter_than_a_segment_gives_nan_for_listed_starts():
+    segments = Segments(10, starts=torch.tensor([0, 1]))
+    y = kernels.corr(draw(1, 5, 3), Weights(draw(11)), segments)
+    assert y.isnan().all()
+
+
+@pytest.mark.parametrize("state", [3, 40])
+def test_a_bad_sample_spoils_only_the_segments_that_contain_it(state):
+    x = draw(1, 100, state)
+    x[0, 50] = torch.inf
+    y = kernels.corr(x, Weights(torch.ones(9, dtype=torch.float64)), Segments(8, 1))
+    spoiled = ~y.isfinite().all(-1)[0]
+    assert spoiled.nonzero().flatten().tolist() == list(range(42, 51))
+
+
+def test_samples_no_segment_covers_have_no_gradient():
+    x, lhs, w = draw(1, 50, 3), draw(1, 2, 3), Weights(draw(5))
+    _, grad = kernels.weak_loss_grad(lhs, x, w, Segments(4, 30), 1.0)
+    covered = [*range(5), *range(30, 35)]
+    assert grad[0, covered].all()
+    grad[0, covered] = 0
+    assert not grad.any()
+
+
+@pytest.mark.parametrize(
+    "segments", [Segments(ell=-1), Segments(ell=4, q=0), Segments(ell=4, max_blocks=0)]
+)
+def test_launchers_refuse_impossible_sizes(segments, monkeypatch):
+    monkeypatch.setattr(Segments, "count", lambda self, samples: 3)
+    with pytest.raises(ValueError, match="error 1"):
+        kernels.corr(draw(1, 9, 2), Weights(draw(5)), segments)
+
+
+def test_launchers_refuse_segments_beyond_the_series(monkeypatch):
+    monkeypatch.setattr(Segments, "count", lambda self, samples: 6)
+    with pytest.raises(ValueError, match="error 1"):
+        kernels.corr(draw(1, 9, 2), Weights(draw(5)), Segments(ell=4))
+
+
+@pytest.mark.parametrize("p", [0, 65])
+def test_launchers_refuse_weights_they_cannot_generate(p):
+    times = torch.arange(9, dtype=torch.float64)
+    with pytest.raises(ValueError, match="error 1"):
+        kernels.corr(draw(1, 9, 2), Weights(times=times, p=p), Segments(ell=4))
