@@ -2,7 +2,8 @@
 //
 // All operators reduce to one primitive on packed scratch rows. With rows of `stride` elements,
 //
-//     out[j, c] += sum over phases, sum_{t < n_taps} weights[t] * in[j + t, c],   0 <= j < n_rows,
+//     out[j, c] (+)= sum over phases, sum_{t < n_taps} weights[t] * in[j + t, c],   0 <= j <
+//     n_rows,
 //
 // because a strided correlation splits into q ordinary ones (one per residue of the sample index
 // modulo q), and its adjoint is, for each residue, one correlation with the weights reversed.
@@ -25,10 +26,11 @@ inline constexpr std::int64_t kOverrun = 64;
 
 template <typename T>
 struct Microkernels {
-    // The primitive above. Every element is summed in the order (phase, tap), so its bits do not
-    // depend on how rows are tiled or which lane it falls into.
+    // The primitive above; `accumulate` adds to what is in `out`. Every element is summed in the
+    // order (phase, tap), so its bits do not depend on how rows are tiled or which lane it falls
+    // into.
     void (*fir)(const Phase<T>* phases, std::int64_t n_phases, std::int64_t n_rows,
-                std::int64_t stride, T* out);
+                std::int64_t stride, T* out, bool accumulate);
     // Sum of squares in float64, eight interleaved partial sums folded in a fixed order.
     double (*sum_squares)(const T* values, std::int64_t count);
     // Dot product in float64, the same order.

@@ -31,11 +31,12 @@ struct Vector {
 // cache.
 template <typename T, int kVectors>
 inline void fir_block(const Phase<T>* phases, std::int64_t n_phases, std::int64_t m,
-                      std::int64_t stride, std::int64_t count, T* out) {
+                      std::int64_t stride, std::int64_t count, T* out, bool accumulate) {
     using V = Vector<T>;
     typename V::Aligned acc[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) acc[v] = V::load(out + m + v * V::kLanes);
+    for (int v = 0; v < kVectors; ++v)
+        acc[v] = accumulate ? V::load(out + m + v * V::kLanes) : typename V::Aligned{};
     for (std::int64_t f = 0; f < n_phases; ++f) {
         const T* x = phases[f].in + m;
         for (std::int64_t t = 0; t < phases[f].n_taps; ++t, x += stride) {
@@ -57,19 +58,19 @@ inline void fir_block(const Phase<T>* phases, std::int64_t n_phases, std::int64_
 
 template <typename T>
 void fir(const Phase<T>* phases, std::int64_t n_phases, std::int64_t n_rows, std::int64_t stride,
-         T* out) {
+         T* out, bool accumulate) {
     constexpr std::int64_t kLanes = Vector<T>::kLanes;
     static_assert(4 * kLanes <= kOverrun);
     const std::int64_t count = n_rows * stride;
     std::int64_t m = 0;
     for (; m + 4 * kLanes < count; m += 8 * kLanes)
-        fir_block<T, 8>(phases, n_phases, m, stride, count, out);
+        fir_block<T, 8>(phases, n_phases, m, stride, count, out, accumulate);
     if (m + 2 * kLanes < count) {
-        fir_block<T, 4>(phases, n_phases, m, stride, count, out);
+        fir_block<T, 4>(phases, n_phases, m, stride, count, out, accumulate);
     } else if (m + kLanes < count) {
-        fir_block<T, 2>(phases, n_phases, m, stride, count, out);
+        fir_block<T, 2>(phases, n_phases, m, stride, count, out, accumulate);
     } else if (m < count) {
-        fir_block<T, 1>(phases, n_phases, m, stride, count, out);
+        fir_block<T, 1>(phases, n_phases, m, stride, count, out, accumulate);
     }
 }
 

@@ -23,14 +23,14 @@ std::int64_t first_start(const Geometry& g, const std::int64_t* starts, std::int
     return std::lower_bound(starts, starts + g.n_segments, n) - starts;
 }
 
-// Adds the correlation of segments first .. last - 1 to rows of `out`; row 0 of `packed` is the
-// sample `origin`.
+// The correlation of segments first .. last - 1, written or added to rows of `out`; row 0 of
+// `packed` is the sample `origin`.
 template <typename T>
 void correlate(const Geometry& g, const RaggedWeights<T>& w, std::int64_t first, std::int64_t last,
-               const T* packed, std::int64_t origin, std::int64_t width, T* out) {
+               const T* packed, std::int64_t origin, std::int64_t width, T* out, bool accumulate) {
     for (std::int64_t k = first; k < last; ++k) {
         const Phase<T> phase{w.row(k), g.ell + 1, packed + (w.starts[k] - origin) * width};
-        microkernels<T>().fir(&phase, 1, 1, width, out + (k - first) * width);
+        microkernels<T>().fir(&phase, 1, 1, width, out + (k - first) * width, accumulate);
     }
 }
 
@@ -49,9 +49,8 @@ void spread(const Geometry& g, const Tile& tile, const RaggedWeights<T>& w, std:
         weights.clear();
         for (std::int64_t k = begin; k < end; ++k)
             weights.push_back(factor * w.row(k)[n - w.starts[k]]);
-        std::fill(row_sum, row_sum + width, T{0});
         const Phase<T> phase{weights.data(), end - begin, segments + (begin - first) * width};
-        microkernels<T>().fir(&phase, 1, 1, width, row_sum);
+        microkernels<T>().fir(&phase, 1, 1, width, row_sum, false);
         copy_rows(row_sum, width, row, g.state, 1, width);
     }
 }
@@ -124,8 +123,7 @@ void corr_ragged(const Geometry& g, const S* samples, const RaggedWeights<Accumu
                 if (own.size() == 0) continue;
                 pack(g, tile, samples, tile.row,
                      std::min(g.n_samples, tile.row + tile.n_rows + g.ell), packed);
-                std::fill(out, out + own.size() * tile.n_channels, T{0});
-                correlate(g, w, own.begin, own.end, packed, tile.row, tile.n_channels, out);
+                correlate(g, w, own.begin, own.end, packed, tile.row, tile.n_channels, out, false);
                 copy_rows(
                     out, tile.n_channels,
                     segments + (tile.batch * g.n_segments + own.begin) * g.state + tile.channel,
@@ -183,7 +181,7 @@ double weak_loss_ragged(const Geometry& g, const S* f, const AccumulatorOf<S>* l
                               std::min(g.n_samples, tile.row + tile.n_rows + g.ell), packed);
                          load(g, tile, lhs, range, residuals);
                          correlate(g, w, range.begin, range.end, packed, origin, tile.n_channels,
-                                   residuals);
+                                   residuals, true);
                          sums[index] = microkernels<T>().sum_squares(
                              residuals + (own.begin - range.begin) * tile.n_channels,
                              own.size() * tile.n_channels);

@@ -49,11 +49,11 @@ class PhaseWeights {
     std::vector<std::int64_t> offsets_;
 };
 
-// Adds the correlation of segments first .. first + count - 1 to rows of `out`.
+// The correlation of segments first .. first + count - 1, written or added to rows of `out`.
 template <typename S, typename T>
 void correlate(const Geometry& g, const Tile& tile, const S* samples, const PhaseWeights<T>& w,
                std::int64_t first, std::int64_t count, T* packed, std::vector<Phase<T>>& phases,
-               T* out) {
+               T* out, bool accumulate) {
     if (count == 0) return;
     const std::int64_t rows = count + g.ell / g.q;
     const S* origin = samples + (tile.batch * g.n_samples) * g.state + tile.channel;
@@ -66,7 +66,7 @@ void correlate(const Geometry& g, const Tile& tile, const S* samples, const Phas
         std::fill(phase + used * tile.n_channels, phase + rows * tile.n_channels, T{0});
         phases[r] = {w.values(r), w.n_taps(r), phase};
     }
-    microkernels<T>().fir(phases.data(), w.n_phases(), count, tile.n_channels, out);
+    microkernels<T>().fir(phases.data(), w.n_phases(), count, tile.n_channels, out, accumulate);
 }
 
 // Writes the adjoint for the samples of the tile's groups. Row 0 of `segments` is segment
@@ -81,10 +81,9 @@ void spread(const Geometry& g, const Tile& tile, const T* segments, const PhaseW
     const std::int64_t n_phases = reversed.n_phases();
     for (std::int64_t r = 0; r < n_phases; ++r) {
         T* out = sums + r * size;
-        std::fill(out, out + size, T{0});
         const Phase<T> phase{reversed.values(r), reversed.n_taps(r),
                              segments + (halo - (reversed.n_taps(r) - 1)) * width};
-        microkernels<T>().fir(&phase, 1, tile.n_rows, width, out);
+        microkernels<T>().fir(&phase, 1, tile.n_rows, width, out, false);
     }
 
     // Back to the order of time: row j of phase r is sample j q + r of the tile.
@@ -142,27 +141,26 @@ void corr_uniform(const Geometry& g, const S* samples, const AccumulatorOf<S>* w
     const std::int64_t halo = g.ell / g.q;
     const Tiling tiling =
         make_tiling(g.batch, g.n_segments, g.state, halo, weights.n_phases() + 1, sizeof(T));
-    parallel_for(
-        tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
-        [&](std::int64_t begin, std::int64_t end) {
-            const std::int64_t size = tiling.rows * tiling.channels;
-            const std::int64_t packed_size =
-                weights.n_phases() * (tiling.rows + halo) * tiling.channels;
-            Scratch& scratch = Scratch::of_this_thread();
-            scratch.reserve<T>(packed_size + size, 2);
-            T* packed = scratch.take<T>(packed_size);
-            T* out = scratch.take<T>(size);
-            std::vector<Phase<T>> phases(weights.n_phases());
-            for (std::int64_t index = begin; index < end; ++index) {
-                const Tile tile = tiling.tile(index);
-                std::fill(out, out + tile.n_rows * tile.n_channels, T{0});
-                correlate(g, tile, samples, weights, tile.row, tile.n_rows, packed, phases, out);
-                copy_rows(
-                    out, tile.n_channels,
-                    segments + (tile.batch * g.n_segments + tile.row) * g.state + tile.channel,
-                    g.state, tile.n_rows, tile.n_channels);
-            }
-        });
+    parallel_for(tiling.n_tiles, grain_for(multiply_adds(g, tiling, 1)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                     const std::int64_t size = tiling.rows * tiling.channels;
+                     const std::int64_t packed_size =
+                         weights.n_phases() * (tiling.rows + halo) * tiling.channels;
+                     Scratch& scratch = Scratch::of_this_thread();
+                     scratch.reserve<T>(packed_size + size, 2);
+                     T* packed = scratch.take<T>(packed_size);
+                     T* out = scratch.take<T>(size);
+                     std::vector<Phase<T>> phases(weights.n_phases());
+                     for (std::int64_t index = begin; index < end; ++index) {
+                         const Tile tile = tiling.tile(index);
+                         correlate(g, tile, samples, weights, tile.row, tile.n_rows, packed, phases,
+                                   out, false);
+                         copy_rows(out, tile.n_channels,
+                                   segments + (tile.batch * g.n_segments + tile.row) * g.state +
+                                       tile.channel,
+                                   g.state, tile.n_rows, tile.n_channels);
+                     }
+                 });
 }
 
 template <typename S>
@@ -217,7 +215,7 @@ double weak_loss_uniform(const Geometry& g, const S* f, const AccumulatorOf<S>* 
                 if (!gradient) valid.begin = std::min(std::max(valid.begin, tile.row), valid.end);
                 const std::int64_t origin = tile.row - halo;
                 correlate(g, tile, f, weights, valid.begin, valid.end - valid.begin, packed, phases,
-                          residuals + (valid.begin - origin) * tile.n_channels);
+                          residuals + (valid.begin - origin) * tile.n_channels, true);
                 const std::int64_t own = std::min(std::max(valid.begin, tile.row), valid.end);
                 sums[index] =
                     microkernels<T>().sum_squares(residuals + (own - origin) * tile.n_channels,
