@@ -5,6 +5,7 @@ repeats hold. Every table is stored with the machine, the versions and the commi
 """
 
 import csv
+import ctypes
 import gc
 import platform
 import statistics
@@ -36,7 +37,7 @@ def interleave(
     candidates: Mapping[str, Callable[[], object]],
     *,
     device: torch.device,
-    seconds: float = 1.0,
+    seconds: float = 0.7,
     turn: float = 5e-3,
 ) -> dict[str, Timing]:
     """Times each candidate about `seconds`, in turns with the others.
@@ -105,9 +106,20 @@ def peak_extra_bytes(call: Callable[[], object], device: torch.device) -> int:
     return peak - before
 
 
-def _return_free_memory() -> None:
-    import ctypes
+def keep_freed_memory() -> None:
+    """Tells glibc to reuse freed memory instead of returning it after every call.
 
+    A training loop reuses its buffers; without this, timings of large arrays are mostly
+    those of the kernel clearing pages, for every candidate alike.
+    """
+    trim_threshold, mmap_max = -1, -4
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(trim_threshold, 2**31 - 1)
+
+
+def _return_free_memory() -> None:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 

@@ -14,7 +14,7 @@ import growth
 import torch
 import training_step
 import weak_loss
-from bench import ROOT, markdown, provenance, save_csv
+from bench import ROOT, keep_freed_memory, markdown, provenance, save_csv
 
 SUMMARY = {
     "case": "case",
@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
     parser.add_argument("--no-compile", action="store_true")
     arguments = parser.parse_args()
+    keep_freed_memory()
     print(provenance(arguments.device))
     for name in arguments.name or BENCHMARKS:
         text = BENCHMARKS[name](arguments.device, not arguments.no_compile)
