@@ -21,8 +21,8 @@ LAYERS = (
     {"systems", "data"},
     {"training", "baselines"},
     {"estimator", "evaluation", "export", "forecaster", "model_file"},
-    {"figures", "report"},
-    {"cli"},
+    {"figures", "html", "report"},
+    {"cli", "__main__"},
 )
 # Needed by some users only: imported inside the function that needs them.
 OPTIONAL = {"matplotlib", "omegaconf", "tensorboard", "tqdm", "wandb", "xarray", "zarr"}

@@ -43,6 +43,13 @@ def test_libtorch_cpu_is_the_only_library_of_torch_or_cuda_needed() -> None:
     assert ours == ["libtorch_cpu.so"]
 
 
+def test_no_symbol_of_torch_is_weak() -> None:
+    # One from torch's CUDA library would stay null: the loader looks only into the
+    # libraries this module needs, and that one must not be among them.
+    undefined = run_tool("nm", "-D", "--undefined-only", str(BINARY))
+    assert re.findall(r" w (\w*torch\w*)", undefined) == []
+
+
 def test_torch_libraries_are_looked_for_next_to_the_package() -> None:
     paths = dynamic_entries("RUNPATH") + dynamic_entries("RPATH")
     assert paths == ["$ORIGIN/../torch/lib"]
