@@ -5,6 +5,7 @@
 // torch's allocator, which knows streams and graphs.
 #ifdef WPNODE_WITH_CUDA
 
+#include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
@@ -15,11 +16,6 @@
 #include "checks.h"
 #include "core/weights.h"
 #include "cuda/launchers.h"
-
-// Lives in torch's CUDA library. Weak, because the module must load under a CPU-only torch as well,
-// where no CUDA tensor can exist to reach the call.
-extern "C" __attribute__((weak)) AOTITorchError
-aoti_torch_get_current_cuda_stream(std::int32_t device_index, void** ret_stream);
 
 namespace wpnode {
 namespace {
@@ -39,10 +35,23 @@ cuda::DType dtype_of(const Tensor& x) {
     }
 }
 
+// torch's current stream, from a function of its CUDA library. This module is not linked against
+// that library, since it must load under a CPU-only torch as well; but where there is a CUDA
+// tensor, torch has loaded it, and it can be asked by name.
+using GetCurrentStream = AOTITorchError (*)(std::int32_t device_index, void** stream);
+
+GetCurrentStream find_get_current_stream() {
+    void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) return nullptr;
+    return reinterpret_cast<GetCurrentStream>(dlsym(library, "aoti_torch_get_current_cuda_stream"));
+}
+
 void* current_stream(const Tensor& x) {
-    check(aoti_torch_get_current_cuda_stream != nullptr, "this torch has no CUDA.");
+    static const GetCurrentStream get_current_stream = find_get_current_stream();
+    check(get_current_stream != nullptr, "torch's CUDA library is not loaded.");
     void* stream = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream));
+    check(get_current_stream(x.get_device_index(), &stream) == AOTI_TORCH_SUCCESS,
+          "torch did not tell its current stream.");
     return stream;
 }
 
