@@ -1,0 +1,5 @@
+"""The command ``wpnode``: from a file of observations to a forecast and a report."""
+
+from .main import main
+
+__all__ = ["main"]

@@ -1,0 +1,98 @@
+"""What several commands share: data arguments, models, tables."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..data import Series
+from ..estimator import WPNODE, load
+from ..training.run_folder import RunFolder
+
+
+class Formatter(
+    argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter
+):
+    """Defaults in the help, line breaks of the description as written."""
+
+
+def add_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    summary: str,
+    description: str = "",
+    epilog: str = "",
+) -> argparse.ArgumentParser:
+    """A subcommand whose one-line summary also opens its own help."""
+    text = f"{summary[0].upper()}{summary[1:]}."
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=f"{text}\n\n{description}" if description else text,
+        epilog=epilog,
+        formatter_class=Formatter,
+    )
+
+
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    """A file of observations and how to read it."""
+    parser.add_argument(
+        "data", help="observations: .csv, .npz, .npy, .nc or .zarr, one row a time"
+    )
+    group = parser.add_argument_group("reading the data")
+    group.add_argument("--dt", type=float, help="distance of the samples")
+    group.add_argument("--time", metavar="NAME", help="column or array with the times")
+    group.add_argument(
+        "--columns", nargs="+", metavar="NAME", help="columns of the state; default all"
+    )
+
+
+def read_data(arguments: argparse.Namespace) -> Series:
+    """The series that the arguments of :func:`add_data_arguments` describe."""
+    from .data import DataConfig, read_series
+
+    return read_series(
+        DataConfig(
+            path=arguments.data,
+            dt=arguments.dt,
+            time=arguments.time,
+            columns=arguments.columns,
+        )
+    )
+
+
+def read_model(path: str) -> WPNODE:
+    """A model file, or the model of a run folder."""
+    place = Path(path)
+    if place.is_dir():
+        run = RunFolder(place).require()
+        if not run.model.exists():
+            raise FileNotFoundError(
+                f"the run in {path} has no {run.model.name} yet; finish it with "
+                f"`wpnode train --resume {path}`."
+            )
+        place = run.model
+    return load(place)
+
+
+def print_table(
+    rows: Sequence[Sequence[object]], header: Sequence[str] | None = None
+) -> None:
+    """Columns aligned; numbers in them were formatted by the caller."""
+    lines = [[str(cell) for cell in row] for row in rows]
+    if header is not None:
+        lines.insert(0, list(header))
+        lines.insert(1, ["-" * len(name) for name in header])
+    widths = [max(len(row[i]) for row in lines) for i in range(len(lines[0]))]
+    for row in lines:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def component_names(series: Series) -> list[str]:
+    """Names of the entries of the state, made up where the data have none."""
+    if series.names is not None:
+        return list(series.names)
+    shape = tuple(series.state_shape)
+    if len(shape) == 1:
+        return [f"u{i}" for i in range(shape[0])]
+    return [f"u{i}" for i in range(series.v[0].numel())]

@@ -1,0 +1,95 @@
+"""``wpnode forecast``: what comes next?"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from .common import add_command, print_table, read_model
+from .data import DataConfig, read_series
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "forecast",
+        "solve a trained model forward in time",
+        "Starts from the last sample of a file, from sample --at of it, or from "
+        "--state.\nForecasts are in the units of the data, in float64.",
+        "example: wpnode forecast runs/first --data l63.npz --steps 500 -o next.csv",
+    )
+    parser.add_argument("model", help="run folder or model file")
+    start = parser.add_mutually_exclusive_group(required=True)
+    start.add_argument("--data", help="file whose sample is the start")
+    start.add_argument("--state", help="the start itself, e.g. 1.0,2.5,20")
+    parser.add_argument("--at", type=int, default=-1, help="sample of the file")
+    parser.add_argument("--steps", type=int, default=100, help="samples to forecast")
+    parser.add_argument("--dt", type=float, help="their distance; that of training")
+    parser.add_argument("--forcing", help="file with the inputs at the forecast times")
+    parser.add_argument("--solver", default="dopri5", help="as in torchdiffeq")
+    parser.add_argument("-o", "--output", type=Path, help=".csv or .npz")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    model = read_model(arguments.model)
+    dt = arguments.dt or model.dt_
+    if dt is None:
+        raise ValueError("the model was trained on irregular times; give --dt.")
+    start, t0 = _start(arguments, model.names_, dt)
+    t = t0 + dt * torch.arange(arguments.steps + 1, dtype=torch.float64)
+    forcing = None
+    if arguments.forcing is not None:
+        table = read_series(DataConfig(path=arguments.forcing, dt=dt))
+        forcing = table.v.flatten(1)[: len(t)]
+    forecast = model.forecast(start, t, forcing=forcing, method=arguments.solver)
+    table = forecast.reshape(len(t), -1).numpy()
+    names = list(model.names_ or (f"u{i}" for i in range(table.shape[1])))
+    if arguments.output is None:
+        shown = torch.linspace(0, len(t) - 1, min(len(t), 11)).round().long().tolist()
+        rows = [
+            [f"{t[i].item():g}", *(f"{x:.5g}" for x in table[i][:8])] for i in shown
+        ]
+        print_table(rows, ["t", *names[:8]])
+    else:
+        _write(arguments.output, t.numpy(), forecast.numpy(), table, names)
+        print(f"{arguments.output}: {len(t)} states, dt = {dt:g}")
+    ended = ~np.isfinite(table).all(1)
+    if ended.any():
+        raise RuntimeError(f"the forecast diverged at t = {t[int(ended.argmax())]:g}.")
+
+
+def _start(
+    arguments: argparse.Namespace, names: tuple[str, ...] | None, dt: float
+) -> tuple[torch.Tensor, float]:
+    if arguments.state is not None:
+        try:
+            numbers = [float(x) for x in arguments.state.split(",")]
+        except ValueError:
+            raise ValueError(
+                f"`--state` must be numbers with commas; got {arguments.state!r}."
+            ) from None
+        return torch.tensor(numbers, dtype=torch.float64), 0.0
+    columns = list(names) if names is not None else None
+    series = read_series(DataConfig(path=arguments.data, dt=dt, columns=columns))
+    at = arguments.at if arguments.at >= 0 else series.n_samples + arguments.at
+    if not 0 <= at < series.n_samples:
+        raise ValueError(
+            f"`--at` must be a sample of the {series.n_samples} in the file; "
+            f"got {arguments.at}."
+        )
+    return series.v[at], series.times[at].item()
+
+
+def _write(
+    path: Path, t: np.ndarray, states: np.ndarray, table: np.ndarray, names: list[str]
+) -> None:
+    if path.suffix == ".npz":
+        np.savez_compressed(path, t=t, u=states)
+    elif path.suffix == ".csv":
+        header = ",".join(["t", *names])
+        rows = np.column_stack([t, table])
+        np.savetxt(path, rows, delimiter=",", header=header, comments="", fmt="%.10g")
+    else:
+        raise ValueError(f"`--output` must end in .npz or .csv; got {path.name!r}.")

@@ -1,0 +1,156 @@
+"""``wpnode train``: settings and data in, a run folder with a model out."""
+
+import argparse
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from ..data import Series
+from ..estimator import WPNODE, choose_weak_form
+from ..training import config as settings
+from ..training.distributed import ProcessGroup, join
+from ..training.run_folder import RunFolder
+from .common import add_command, print_table
+from .data import RunConfig, read_series, read_validation
+
+EPILOG = """\
+settings and their defaults (None: what the paper uses for the method; weak.* 0: chosen
+from the data as `wpnode tune` does):
+{keys}
+
+examples:
+  wpnode train data.path=l63.npz name=first
+  wpnode train l63.yaml method=weak weak.ell=40 optim.epochs=500
+  wpnode train l63.yaml --dry-run
+  wpnode train --resume runs/first
+  torchrun --nproc-per-node=2 -m wpnode_ext train l63.yaml
+"""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    keys = [f"  {key}={value}" for key, value in _leaves(RunConfig())]
+    parser = add_command(
+        commands,
+        "train",
+        "learn a field from data",
+        "Settings come from a YAML file, then from key=value arguments. The run "
+        "folder\nruns/NAME holds config.yaml, env.json, metrics.csv, log.txt, "
+        "checkpoints/ and model.pt.\nCtrl-C saves; --resume continues, to the same "
+        "bits as if it had not been stopped.",
+        EPILOG.format(keys="\n".join(keys)),
+    )
+    parser.add_argument("settings", nargs="*", metavar="CONFIG.yaml | key=value")
+    parser.add_argument("--resume", metavar="RUN", help="continue the run in a folder")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print settings and data, then stop"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a run of the same name"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config, folder = _settings(arguments)
+    series = read_series(config.data)
+    if not arguments.resume:
+        _, config.weak = choose_weak_form(series, config)
+        resolved = settings.resolve(config)
+        config.weak, config.strong, config.optim = (
+            resolved.weak,
+            resolved.strong,
+            resolved.optim,
+        )
+    if arguments.dry_run:
+        _show(config, series, folder)
+        return 0
+    group = join(config.device)
+    try:
+        return _train(arguments, config, series, folder, group)
+    finally:
+        group.close()
+
+
+def _settings(arguments: argparse.Namespace) -> tuple[RunConfig, RunFolder]:
+    files = [s for s in arguments.settings if "=" not in s]
+    overrides = [s for s in arguments.settings if "=" in s]
+    if len(files) > 1:
+        raise ValueError(f"give one settings file; got {', '.join(files)}.")
+    if arguments.resume and files:
+        raise ValueError("a resumed run has its own settings; give no file.")
+    for file in files:
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"there is no settings file {file}.")
+    if arguments.resume:
+        folder = RunFolder(arguments.resume).require()
+        return settings.load(RunConfig, folder.config, overrides), folder
+    config = settings.load(RunConfig, files[0] if files else None, overrides)
+    return config, RunFolder(Path(config.runs) / config.name)
+
+
+def _train(
+    arguments: argparse.Namespace,
+    config: RunConfig,
+    series: Series,
+    folder: RunFolder,
+    group: ProcessGroup,
+) -> int:
+    if group.is_main and not arguments.resume:
+        folder.create(overwrite=arguments.overwrite)
+        folder.write_config(config)
+        folder.write_environment()
+    model = WPNODE(config=config, verbose=not arguments.quiet)
+    model.fit(
+        series,
+        validation=read_validation(config.data),
+        run=folder,
+        resume=bool(arguments.resume),
+        group=group,
+    )
+    if not group.is_main:
+        return 0
+    result = model.result_
+    if result.signal is not None:
+        print(f"stopped; continue with: wpnode train --resume {folder.path}")
+        return 128 + result.signal
+    model.save(folder.model)
+    print_table(
+        [
+            ("run", folder.path),
+            ("model", folder.model),
+            ("epochs", result.epochs),
+            ("weights of epoch", result.best_epoch + 1),
+            ("their score", f"{result.best_score:.4g}"),
+        ]
+    )
+    print(f"next: wpnode report {folder.path}")
+    return 0
+
+
+def _show(config: RunConfig, series: Series, folder: RunFolder) -> None:
+    print_table([*_leaves(config)])
+    print()
+    step = "irregular times" if series.dt is None else f"dt = {series.dt:g}"
+    missing = int(series.missing.sum())
+    print_table(
+        [
+            ("samples", f"{series.n_samples} in {series.n_series} series, {step}"),
+            ("state", list(series.state_shape)),
+            ("missing samples", missing),
+            ("inputs", 0 if series.forcing is None else series.forcing[0].numel()),
+            ("run folder", folder.path),
+        ]
+    )
+
+
+def _leaves(config: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Every key with its value, nested ones with dots."""
+    found = []
+    for entry in fields(config):
+        value = getattr(config, entry.name)
+        if is_dataclass(value):
+            found += _leaves(value, f"{prefix}{entry.name}.")
+        else:
+            found.append((prefix + entry.name, value))
+    return found

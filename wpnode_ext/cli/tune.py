@@ -1,0 +1,58 @@
+"""``wpnode tune``: which test function and window suit these data?"""
+
+import argparse
+import csv
+from pathlib import Path
+
+from ..selection import select_weak_form
+from .common import add_command, add_data_arguments, print_table, read_data
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "tune",
+        "choose the weak form (p, q, ell) from the data alone",
+        "The filter behind each weak form is applied to the data; `risk` estimates the "
+        "squared\nerror it leaves, in units of the noise (below 1 it helps), J is the "
+        "paper's score.\nThe last line has the settings to train with.",
+    )
+    add_data_arguments(parser)
+    parser.add_argument(
+        "--criterion", choices=("risk", "J"), default="risk", help="what is minimised"
+    )
+    parser.add_argument("--rows", type=int, default=8, help="of the table to print")
+    parser.add_argument("-o", "--output", type=Path, help="CSV file for all of it")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    series = read_data(arguments)
+    if series.dt is None:
+        raise ValueError(
+            "the choice needs samples at equal distances; for irregular times start "
+            "with weak.ell so that a segment spans a tenth of a typical oscillation."
+        )
+    choice = select_weak_form(
+        series.v,
+        series.dt,
+        criterion=arguments.criterion,
+        mask=series.mask,
+        lengths=series.lengths,
+    )
+    rows = choice.rows()
+    print_table(
+        [
+            [row["p"], row["ell"], row["q"], f"{row['risk']:.4f}", f"{row['J']:.4f}"]
+            for row in rows[: arguments.rows]
+        ],
+        ("p", "ell", "q of the filter", "risk", "J"),
+    )
+    if choice.note:
+        print(choice.note)
+    if arguments.output is not None:
+        with arguments.output.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    print(f"weak.p={choice.p} weak.ell={choice.ell} weak.q={choice.q}")

@@ -1,0 +1,198 @@
+"""One HTML page about a training run: what was done, how it went, how good it is."""
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from . import _report_figures as draw
+from .data import Series
+from .evaluation import Evaluation
+from .forecaster import Forecaster
+from .html import Page
+from .noise import estimate_noise
+from .training.log import read_metrics
+from .training.prepare import filtered
+from .training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def write_report(
+    run: RunFolder,
+    model: Forecaster | None = None,
+    *,
+    series: Series | None = None,
+    clean: Tensor | None = None,
+    evaluation: Evaluation | None = None,
+    note: str = "",
+    path: Path | None = None,
+) -> Path:
+    """Writes ``report.html`` into a run folder; figures are part of the page.
+
+    Args:
+        run: the run folder; its settings, versions and metrics are shown.
+        model: the trained model, if there is one yet.
+        series: the observations, for the noise estimate and the filter.
+        clean: the truth behind them, ``[N, *state]``, where it is known.
+        evaluation: forecasts against a reference.
+        note: one sentence on what the forecasts were judged against.
+        path: file to write; default ``report.html`` in the folder.
+    """
+    run.require()
+    page = Page(f"Run {run.path.name}")
+    if evaluation is not None:
+        _judgement(page, evaluation, note, run)
+    if series is not None:
+        _data(page, series, clean, model, run)
+    if run.metrics.exists():
+        _training(page, run)
+    _settings(page, run)
+    path = path or run.path / "report.html"
+    path.write_text(page.render(), encoding="utf-8")
+    return path
+
+
+def _judgement(page: Page, result: Evaluation, note: str, run: RunFolder) -> None:
+    page.heading("How good are the forecasts?")
+    low, high = result.vpt.interval
+    page.paragraph(
+        f"Forecasts stay within {result.vpt.threshold:g} of the spread of the data for "
+        f"{result.vpt.mean:.2f} {result.unit} on average (95 % interval {low:.2f} to "
+        f"{high:.2f}; {len(result.starts)} starts)."
+    )
+    if note:
+        page.paragraph(note, note=True)
+    page.table(result.rows())
+    _figure(
+        page,
+        run,
+        "forecast",
+        draw.forecasts(result),
+        "Forecasts and truth: the "
+        "longest, the median and the shortest; the line marks the valid time.",
+    )
+    _figure(
+        page,
+        run,
+        "error",
+        draw.error_growth(result),
+        "Error against lead time in "
+        "units of the spread, beside that of an unchanged state.",
+    )
+    _figure(
+        page,
+        run,
+        "attractor",
+        draw.attractor(result),
+        "States visited by the forecasts and by the truth, and their densities.",
+    )
+
+
+def _data(
+    page: Page,
+    series: Series,
+    clean: Tensor | None,
+    model: Forecaster | None,
+    run: RunFolder,
+) -> None:
+    page.heading("The data")
+    step = "irregular times" if series.dt is None else f"{series.dt:g} apart"
+    gone = int(series.missing.sum())
+    page.table(
+        [
+            ("samples", f"{series.n_samples} in {series.n_series} series, {step}"),
+            ("state", " x ".join(str(n) for n in series.state_shape)),
+            ("missing samples", gone),
+        ]
+    )
+    if series.dt is None:
+        page.paragraph("Noise is not estimated at irregular times.", note=True)
+        return
+    found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
+    spread = series.v.double().flatten(1).std(0)
+    share = (found.sigma.flatten() / spread).mean().item()
+    page.paragraph(
+        f"Noise estimated from the data alone: {100 * share:.2g} % of their standard "
+        f"deviation on average"
+        + (
+            "."
+            if found.reliable.all()
+            else ", an upper bound: some components are not "
+            "smooth from sample to sample."
+        )
+    )
+    if model is not None:
+        stop = min(series.lengths[0], 20 * model.config_.weak.ell)
+        piece = series.cut([(0, 0, stop)])
+        smooth = filtered(piece, model.config_, None).v
+        truth = None if clean is None else clean[: len(piece.v)]
+        caption = "A stretch of the data before and after the filter of the weak form."
+        _figure(page, run, "filter", draw.filtering(piece, smooth, truth), caption)
+
+
+def _training(page: Page, run: RunFolder) -> None:
+    rows = read_metrics(run.metrics)
+    if not rows:
+        return
+    page.heading("Training")
+    last = rows[-1]
+    judged = [row for row in rows if "val_error" in row]
+    table: list[tuple[str, Any]] = [
+        ("epochs", int(last["epoch"]) + 1),
+        ("last loss", f"{last['loss']:.4g}"),
+        (
+            "seconds an epoch",
+            f"{torch.tensor([r['seconds'] for r in rows]).median():.3g}",
+        ),
+    ]
+    if judged:
+        best = min(judged, key=lambda row: row["val_error"])
+        table.append(
+            (
+                "best validation error",
+                f"{best['val_error']:.4g}, epoch "
+                f"{int(best['epoch']) + 1} (these weights were kept)",
+            )
+        )
+    page.table(table)
+    _figure(
+        page,
+        run,
+        "training",
+        draw.training(rows),
+        "Loss, validation error and learning rate.",
+    )
+
+
+def _settings(page: Page, run: RunFolder) -> None:
+    page.heading("Settings")
+    from omegaconf import OmegaConf
+
+    settings = OmegaConf.to_container(OmegaConf.load(run.config))
+    page.table(_flat(settings), header=("setting", "value"))
+    if run.env.exists():
+        page.heading("Versions and machine")
+        page.table(_flat(json.loads(run.env.read_text(encoding="utf-8"))))
+
+
+def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    rows = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", value))
+    return rows
+
+
+def _figure(
+    page: Page, run: RunFolder, name: str, figure: "Figure", caption: str
+) -> None:
+    """Into the page, and as a file of its own into ``figures/``."""
+    run.figures.mkdir(parents=True, exist_ok=True)
+    figure.savefig(run.figures / f"{name}.png", dpi=150)
+    page.figure(figure, caption)
