@@ -5,19 +5,44 @@ from importlib.metadata import version
 # Installation
 from ._backend import build_info
 
+# Estimator
+from .estimator import WPNODE, load
+
+# The data alone: noise, filter, choice of the weak form
+from .filtering import filter_series, score_filter
+
 # Objectives
 from .losses import weak_loss, weak_residual
+
+# Judgement
+from .metrics import vpt
+from .noise import estimate_noise
 from .plan import WeakPlan
 
 # Weights
 from .quadrature import segment_weights
+from .selection import select_weak_form
+
+# Forecasts
+from .solvers import rollout
+from .strong import strong_loss, weak_penalty_loss
 
 __version__ = version("wpnode_ext")
 
 __all__ = [
+    "WPNODE",
     "WeakPlan",
     "build_info",
+    "estimate_noise",
+    "filter_series",
+    "load",
+    "rollout",
+    "score_filter",
     "segment_weights",
+    "select_weak_form",
+    "strong_loss",
+    "vpt",
     "weak_loss",
+    "weak_penalty_loss",
     "weak_residual",
 ]
