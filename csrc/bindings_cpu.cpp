@@ -6,6 +6,4 @@
 void bind_cpu(pybind11::module_& m) {
     m.def("cpu_capability", &wpnode::cpu::capability,
           "Instruction set the CPU operators use on this machine.");
-    m.def("compiled_capabilities", &wpnode::cpu::compiled_capabilities,
-          "Instruction sets compiled in, separated by spaces.");
 }

@@ -1,6 +1,6 @@
 """Learn Lorenz-63 from noisy measurements with `weak_loss` in a plain torch loop.
 
-    python examples/quickstart_lorenz63.py          # about a minute on two CPU cores
+    python examples/quickstart_lorenz63.py          # about a minute and a half
     python examples/quickstart_lorenz63.py --fast   # seconds, only to see it run
 
 Prints how long forecasts stay valid and saves
@@ -30,7 +30,7 @@ class Settings:
     p: int = 8
     ell: int = 50
     q: int = 2
-    steps: int = 3000
+    steps: int = 2000
     learning_rate: float = 5e-3
     n_starts: int = 30
     horizon: float = 8.0  # Lyapunov times

@@ -181,7 +181,7 @@ for case in operator_cases.CASES.values():
         "PYTHONPATH": str(Path(__file__).parent),
     }
     result = subprocess.run(
-        [sys.executable, "-c", program.replace("LEVEL", repr(level))],
+        [sys.executable, "-P", "-c", program.replace("LEVEL", repr(level))],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
