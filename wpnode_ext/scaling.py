@@ -176,7 +176,7 @@ def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
     missing = {"kind", "per", "shift", "scale"} - set(state)
     if missing:
         raise ValueError(
-            f"`state` must describe a scaler; it has no {sorted(missing)}."
+            f"`state` must describe a scaler; it lacks {sorted(missing)}."
         )
     scaler = make_scaler(state["kind"], state["per"])
     scaler._shift = state["shift"].to(torch.float64)
