@@ -144,10 +144,7 @@ def _training(page: Page, run: RunFolder) -> None:
     table: list[tuple[str, Any]] = [
         ("epochs", int(last["epoch"]) + 1),
         ("last loss", f"{last['loss']:.4g}"),
-        (
-            "seconds an epoch",
-            f"{torch.tensor([r['seconds'] for r in rows]).median():.3g}",
-        ),
+        ("seconds an epoch", f"{median(row['seconds'] for row in rows):.3g}"),
     ]
     if judged:
         best = min(judged, key=lambda row: row["val_error"])
