@@ -21,7 +21,7 @@ LAYERS = (
     {"systems", "data"},
     {"training", "baselines"},
     {"estimator", "evaluation", "export", "forecaster", "model_file"},
-    {"figures", "html", "report"},
+    {"_report_figures", "figures", "html", "report"},
     {"cli", "__main__"},
 )
 # Needed by some users only: imported inside the function that needs them.

@@ -175,9 +175,7 @@ def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
     """The fitted scaler that :meth:`Scaler.state_dict` described."""
     missing = {"kind", "per", "shift", "scale"} - set(state)
     if missing:
-        raise ValueError(
-            f"`state` must describe a scaler; it lacks {sorted(missing)}."
-        )
+        raise ValueError(f"`state` must describe a scaler; it lacks {sorted(missing)}.")
     scaler = make_scaler(state["kind"], state["per"])
     scaler._shift = state["shift"].to(torch.float64)
     scaler._scale = state["scale"].to(torch.float64)
