@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
                    const __grid_constant__ HalfRule rule, const T* __restrict__ y,
                    T* __restrict__ x) {
     using A = AccumulatorOf<T>;
-    constexpr int kRows = rows_per_thread(Purpose::kAdjoint, V * sizeof(A));
+    constexpr int kRows = kRowsPerThread<Purpose::kAdjoint, T, V>;
     WPNODE_DYNAMIC_SHARED(memory);
     const Tiling& tiling = grid.tiling;
     const Seat seat(tiling);

@@ -39,6 +39,10 @@ class ResidualTile {
     int lanes_;
 };
 
+template <Purpose kPurpose, typename T, int V>
+inline constexpr int kRowsPerThread =
+    rows_per_thread(kPurpose, V* static_cast<int>(sizeof(AccumulatorOf<T>)));
+
 // The samples of a thread, relative to the tile's first: first + m * step for m < count.
 template <int V>
 struct SampleRows {

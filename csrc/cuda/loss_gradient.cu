@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
                          const __grid_constant__ HalfRule rule, const Series<T> series,
                          const AccumulatorOf<T> factor, double* __restrict__ partial) {
     using A = AccumulatorOf<T>;
-    constexpr int kRows = rows_per_thread(Purpose::kLossGradient, V * sizeof(A));
+    constexpr int kRows = kRowsPerThread<Purpose::kLossGradient, T, V>;
     WPNODE_DYNAMIC_SHARED(memory);
     const Tiling& tiling = grid.tiling;
     const Seat seat(tiling);

@@ -153,7 +153,13 @@ class Planner {
         }
         const std::int64_t unit = walks_segments() ? batch_ : groups_ * rows_;
         std::int64_t steps = kMaxSteps;
-        while (steps > 1 && tiles_of(unit * steps) < kPlentyOfTiles) steps /= 2;
+        const auto overlaps_little = [&] {
+            return unit * steps / 2 * (walks_segments() ? spacing_ : 1) >= 8 * problem_.ell;
+        };
+        while (steps > 1 && (tiles_of(unit * steps) < kEnoughTiles ||
+                             (tiles_of(unit * steps) < kPlentyOfTiles && overlaps_little()))) {
+            steps /= 2;
+        }
         length_ = unit * steps;
     }
 

@@ -81,19 +81,29 @@ __global__ void __launch_bounds__(kThreads, min_threads(kMode) / kThreads)
 #pragma unroll
                 for (int m = 0; m < kNodesPerThread; ++m) total[m] += sum[m];
             }
+            // Lanes of the vector path add up inside their warp; the rest goes through shared
+            // memory.
+            const int lanes = V > 1 ? 1 : tiling.lanes;
+            for (int delta = V > 1 ? tiling.lanes / 2 : 0; delta > 0; delta /= 2) {
+#pragma unroll
+                for (int m = 0; m < kNodesPerThread; ++m) {
+                    total[m] += __shfl_down_sync(kAllLanes, total[m], delta);
+                }
+            }
             __syncthreads();  // readers of the ring, which the sums replace
 #pragma unroll
             for (int m = 0; m < kNodesPerThread; ++m) {
-                store_shared(sums + m * kThreads + threadIdx.x, total[m]);
+                if (!seat.seated || seat.lane >= lanes) break;
+                const int slot = seat.lane * tiling.groups + seat.group;
+                store_shared(sums + slot * kNodesPerThread + m, total[m]);
             }
             __syncthreads();
             for (int n = static_cast<int>(threadIdx.x); n < own_nodes; n += kThreads) {
                 double sum = 0.0;
-                for (int s = 0; s < slices; ++s) {
-                    const int group = s * node_groups + n / kNodesPerThread;
-                    for (int lane = 0; lane < tiling.lanes; ++lane) {
-                        sum += load_shared(sums + n % kNodesPerThread * kThreads +
-                                           group * tiling.lanes + lane);
+                for (int lane = 0; lane < lanes; ++lane) {
+                    for (int s = 0; s < slices; ++s) {
+                        const int slot = lane * tiling.groups + s * node_groups;
+                        sum += load_shared(sums + slot * kNodesPerThread + n);
                     }
                 }
                 store_global(partial + static_cast<std::int64_t>(index) * nodes + first_node + n,

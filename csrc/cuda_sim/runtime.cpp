@@ -20,6 +20,7 @@ namespace {
 
 Order chosen_order = Order::kAscending;
 std::uint32_t chosen_seed = 0;
+std::uint64_t sampling = 1;
 int last_error = 0;
 constexpr int kInvalidConfiguration = 9;  // cudaErrorInvalidConfiguration
 dim3 running_grid;
@@ -70,6 +71,8 @@ void set_order(Order order, std::uint32_t seed) {
     chosen_seed = seed;
 }
 
+void set_sampling(std::uint64_t n) { sampling = n; }
+
 int take_last_error() { return std::exchange(last_error, 0); }
 
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& kernel) {
@@ -84,8 +87,10 @@ void launch(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function
     running_grid = grid;
     Sequence sequence;
     const auto order = [&sequence](std::vector<unsigned>& turns) { sequence.arrange(turns); };
-    std::vector<std::uint64_t> blocks(std::uint64_t{grid.x} * grid.y * grid.z);
+    const std::uint64_t n_blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+    std::vector<std::uint64_t> blocks((n_blocks + sampling - 1) / sampling);
     sequence.arrange(blocks);
+    const double represented = static_cast<double>(n_blocks) / static_cast<double>(blocks.size());
 
     // Blocks share no memory: under the thread sanitizer, which would take reuse of an address
     // for a race between blocks, each has its own.
@@ -102,12 +107,12 @@ void launch(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function
     for (std::size_t i = 0; i < blocks.size(); ++i) {
         SharedMemory& memory = *shared[i % n_shared];
         memory.poison();
-        const std::uint64_t b = blocks[i];
+        const std::uint64_t b = blocks[i] * sampling;
         const uint3 index = {static_cast<unsigned>(b % grid.x),
                              static_cast<unsigned>(b / grid.x % grid.y),
                              static_cast<unsigned>(b / grid.x / grid.y)};
         runner.run(index, memory.data, order);
-        traffic::finish_block();
+        traffic::finish_block(represented);
     }
 }
 

@@ -30,6 +30,9 @@ struct Error : std::runtime_error {
 enum class Order { kAscending, kDescending, kRandom };
 void set_order(Order order, std::uint32_t seed = 0);
 
+// Runs only every n-th block of a grid, to count traffic of large launches; counts are scaled up.
+void set_sampling(std::uint64_t n);
+
 // Limits every supported device has; a launch beyond them only sets the last error.
 inline constexpr unsigned kMaxThreads = 1024;
 inline constexpr std::size_t kMaxSharedBytes = 48 * 1024;

@@ -55,10 +55,15 @@ std::uint64_t count_sectors(const Request& request) {
     return distinct(sectors);
 }
 
-std::uint64_t count_conflicts(const Request& request) {
+struct Passes {
+    std::uint64_t all = 0;
+    std::uint64_t extra = 0;
+};
+
+Passes count_passes(const Request& request) {
     const std::size_t lanes_per_phase =
         std::min<std::size_t>(kWarpSize, kPhaseBytes / std::max(request.bytes, kBankBytes));
-    std::uint64_t conflicts = 0;
+    Passes count;
     for (std::size_t first = 0; first < kWarpSize; first += lanes_per_phase) {
         std::array<std::vector<std::uintptr_t>, kBanks> words;
         for (std::size_t lane = first; lane < first + lanes_per_phase; ++lane) {
@@ -69,11 +74,12 @@ std::uint64_t count_conflicts(const Request& request) {
                 words[w % kBanks].push_back(w);
             }
         }
-        std::uint64_t passes = 1;
+        std::uint64_t passes = 0;
         for (auto& bank : words) passes = std::max(passes, distinct(bank));
-        conflicts += passes - 1;
+        count.all += passes;
+        if (passes > 1) count.extra += passes - 1;
     }
-    return conflicts;
+    return count;
 }
 
 }  // namespace
@@ -105,7 +111,7 @@ void record(Space space, const void* address, std::size_t bytes,
     request.address[thread % kWarpSize] = reinterpret_cast<std::uintptr_t>(address);
 }
 
-void finish_block() {
+void finish_block(double represented) {
     if (!on) return;
     for (const auto& [key, request] : requests) {
         const auto lanes =
@@ -115,12 +121,14 @@ void finish_block() {
         Count& count = counts[static_cast<std::size_t>(request.space)];
         const bool global =
             request.space == Space::kGlobalLoad || request.space == Space::kGlobalStore;
-        count.requests += 1;
-        count.bytes += lanes * request.bytes;
+        count.requests += represented;
+        count.bytes += represented * static_cast<double>(lanes * request.bytes);
         if (global) {
-            count.sectors += count_sectors(request);
+            count.sectors += represented * static_cast<double>(count_sectors(request));
         } else {
-            count.conflicts += count_conflicts(request);
+            const Passes passes = count_passes(request);
+            count.passes += represented * static_cast<double>(passes.all);
+            count.conflicts += represented * static_cast<double>(passes.extra);
         }
     }
     requests.clear();

@@ -17,10 +17,11 @@ enum class Space { kGlobalLoad, kGlobalStore, kSharedLoad, kSharedStore };
 inline constexpr int kSpaces = 4;
 
 struct Count {
-    std::uint64_t requests = 0;
-    std::uint64_t bytes = 0;      // asked for by the lanes
-    std::uint64_t sectors = 0;    // global
-    std::uint64_t conflicts = 0;  // shared: extra passes
+    double requests = 0;
+    double bytes = 0;      // asked for by the lanes
+    double sectors = 0;    // global
+    double passes = 0;     // shared
+    double conflicts = 0;  // shared: passes beyond one per phase
 };
 
 void enable(bool on);  // also resets
@@ -30,6 +31,7 @@ Count total(Space space);
 void record(Space space, const void* address, std::size_t bytes, const std::source_location& where);
 bool enabled();
 
-void finish_block();
+// The counts of the block stand for `represented` blocks.
+void finish_block(double represented);
 
 }  // namespace cuda_sim::traffic

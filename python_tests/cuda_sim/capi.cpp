@@ -114,15 +114,20 @@ void sim_plan(const Problem* problem, const Weights* weights, int purpose, bool 
     std::memcpy(out, values, sizeof(values));
 }
 
-void sim_traffic(bool on) { cuda_sim::traffic::enable(on); }
+// `sampling`: one block in so many runs.
+void sim_traffic(bool on, std::uint64_t sampling) {
+    cuda_sim::traffic::enable(on);
+    cuda_sim::set_sampling(sampling);
+}
 
-// requests, bytes, sectors, conflicts of: global loads, global stores, shared loads, shared stores
-void sim_traffic_totals(std::uint64_t* out) {
+// requests, bytes, sectors, passes, conflicts of: global loads, global stores, shared loads, shared
+// stores
+void sim_traffic_totals(double* out) {
     for (int space = 0; space < cuda_sim::traffic::kSpaces; ++space) {
         const auto count = cuda_sim::traffic::total(static_cast<cuda_sim::traffic::Space>(space));
-        const std::uint64_t values[] = {count.requests, count.bytes, count.sectors,
-                                        count.conflicts};
-        std::memcpy(out + 4 * space, values, sizeof(values));
+        const double values[] = {count.requests, count.bytes, count.sectors, count.passes,
+                                 count.conflicts};
+        std::memcpy(out + 5 * space, values, sizeof(values));
     }
 }
 

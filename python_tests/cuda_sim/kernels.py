@@ -252,3 +252,43 @@ def plan(
     )
     names = "threads shared vector lanes ring_rows batch mode tiles".split()
     return dict(zip(names, out, strict=True))
+
+
+class Traffic:
+    """Counts what the kernels inside a ``with`` block move.
+
+    With ``sampling`` only one block in so many runs, and counts for all.
+    """
+
+    SPACES = ("global_loads", "global_stores", "shared_loads", "shared_stores")
+    COUNTS = ("requests", "bytes", "sectors", "passes", "conflicts")
+
+    def __init__(self, sampling: int = 1) -> None:
+        self.sampling = sampling
+
+    def __enter__(self) -> "Traffic":
+        library().sim_traffic(c_bool(True), c_int64(self.sampling))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        out = (c_double * (len(self.SPACES) * len(self.COUNTS)))()
+        library().sim_traffic_totals(out)
+        library().sim_traffic(c_bool(False), c_int64(1))
+        values = iter(out)
+        self.total = {
+            space: {count: next(values) for count in self.COUNTS}
+            for space in self.SPACES
+        }
+
+    @property
+    def global_bytes(self) -> float:
+        """32 bytes for every sector a request touched."""
+        return 32 * sum(self.total[space]["sectors"] for space in self.SPACES)
+
+    @property
+    def conflicts(self) -> float:
+        return sum(self.total[space]["conflicts"] for space in self.SPACES)
+
+    @property
+    def shared_passes(self) -> float:
+        return sum(self.total[space]["passes"] for space in self.SPACES)

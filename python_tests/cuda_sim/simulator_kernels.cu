@@ -35,8 +35,7 @@ void print_traffic() {
     using namespace cuda_sim::traffic;
     for (const Space space : {Space::kGlobalLoad, Space::kSharedLoad, Space::kSharedStore}) {
         const Count count = total(space);
-        std::printf("%lu %lu %lu %lu ", count.requests, count.bytes, count.sectors,
-                    count.conflicts);
+        std::printf("%g %g %g %g ", count.requests, count.bytes, count.sectors, count.conflicts);
     }
     std::printf("\n");
 }

@@ -1,0 +1,228 @@
+// Every launcher on a table of small problems, for runs under sanitizers.
+//
+// usage: driver [few]     `few`: one shape per code path, for the thread sanitizer
+// Buffers have exactly the size the contract asks for. Results are compared with plain loops; the
+// exit status tells.
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/launchers.h"
+#include "cuda_sim/half_types.h"
+#include "cuda_sim/runtime.h"
+
+namespace {
+
+using namespace wpnode::cuda;
+
+int failures = 0;
+
+struct Case {
+    std::int64_t batch, samples, state, ell, q;
+    bool rows;                              // weights of their own for every segment
+    bool generated;                         // weights from times
+    std::vector<std::int64_t> starts = {};  // instead of q
+    int shift = 0;                          // elements by which series miss alignment
+};
+
+double load(float x) { return x; }
+double load(double x) { return x; }
+double load(__half x) { return __half2float(x); }
+double load(__nv_bfloat16 x) { return __bfloat162float(x); }
+void put(float& x, double v) { x = static_cast<float>(v); }
+void put(double& x, double v) { x = v; }
+void put(__half& x, double v) { x = __float2half_rn(static_cast<float>(v)); }
+void put(__nv_bfloat16& x, double v) { x = __float2bfloat16_rn(static_cast<float>(v)); }
+
+template <typename T>
+constexpr DType kType = DType::kFloat32;
+template <>
+constexpr DType kType<double> = DType::kFloat64;
+template <>
+constexpr DType kType<__half> = DType::kFloat16;
+template <>
+constexpr DType kType<__nv_bfloat16> = DType::kBFloat16;
+
+template <typename T>
+struct Wide {
+    using type = float;
+};
+template <>
+struct Wide<double> {
+    using type = double;
+};
+
+// `size` elements, the last of them at the end of the allocation.
+template <typename T>
+class Buffer {
+  public:
+    Buffer(std::int64_t size, int shift, double fill)
+        : shift_(static_cast<std::size_t>(shift)),
+          size_(static_cast<std::size_t>(size)),
+          data_(new (std::align_val_t{64}) T[shift_ + size_]) {
+        for (std::size_t i = 0; i < size_; ++i) put((*this)[i], fill);
+    }
+    ~Buffer() { ::operator delete[](data_, std::align_val_t{64}); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+
+    Buffer& randomize(std::mt19937& random) {
+        std::uniform_real_distribution<double> draw(-1.0, 1.0);
+        for (std::size_t i = 0; i < size_; ++i) put((*this)[i], draw(random));
+        return *this;
+    }
+    T* get() { return data_ + shift_; }
+    T& operator[](std::size_t i) { return data_[shift_ + i]; }
+    double at(std::int64_t i) { return load((*this)[static_cast<std::size_t>(i)]); }
+    std::size_t size() const { return size_; }
+
+  private:
+    std::size_t shift_, size_;
+    T* data_;
+};
+
+template <typename T>
+void compare(const char* name, Buffer<T>& got, const std::vector<double>& want) {
+    const double unit = sizeof(T) == 8 ? 1e-12 : sizeof(T) == 4 ? 1e-4 : 2e-2;
+    double scale = 1.0;
+    for (const double value : want) scale = std::max(scale, std::fabs(value));
+    for (std::size_t i = 0; i < want.size(); ++i) {
+        if (std::fabs(load(got[i]) - want[i]) <= unit * scale) continue;
+        std::printf("%s[%zu] is %g, should be %g\n", name, i, load(got[i]), want[i]);
+        ++failures;
+        return;
+    }
+}
+
+template <typename T>
+void run(const Case& c) {
+    using A = typename Wide<T>::type;
+    std::mt19937 random(1);
+    Problem problem;
+    problem.dtype = kType<T>;
+    problem.batch = c.batch;
+    problem.samples = c.samples;
+    problem.state = c.state;
+    problem.ell = c.ell;
+    problem.q = c.q;
+    const auto listed = static_cast<std::int64_t>(c.starts.size());
+    problem.segments = listed ? listed : (c.samples - 1 - c.ell) / c.q + 1;
+    problem.starts = listed ? c.starts.data() : nullptr;
+    const std::int64_t K = problem.segments, N = c.samples, D = c.state, nodes = c.ell + 1;
+    const auto start = [&](std::int64_t k) {
+        return listed ? c.starts[static_cast<std::size_t>(k)] : k * c.q;
+    };
+
+    Buffer<double> times(N, 0, 0.0);
+    for (std::int64_t n = 0; n < N; ++n) {
+        times[static_cast<std::size_t>(n)] =
+            static_cast<double>(n) + 0.3 * std::sin(static_cast<double>(n));
+    }
+    // The rows the kernels generate, from the weights kernel.
+    const bool rows = c.rows || c.generated;
+    Buffer<A> w((rows ? K : 1) * nodes, 0, 0.0);
+    w.randomize(random);
+    Weights weights;
+    weights.per_segment = c.rows;
+    weights.values = w.get();
+    if (c.generated) {
+        Buffer<double> w_lhs(K * nodes, 0, 0.0), w_rhs(K * nodes, 0, 0.0);
+        failures +=
+            launch_weights(problem, times.get(), 0.0, 5, 1, w_lhs.get(), w_rhs.get(), nullptr) != 0;
+        for (std::size_t i = 0; i < w.size(); ++i) put(w[i], w_rhs[i]);
+        weights.values = nullptr;
+        weights.per_segment = false;
+        weights.times = times.get();
+        weights.p = 5;
+    }
+    const auto weight = [&](std::int64_t k, std::int64_t i) {
+        return w.at(rows ? k * nodes + i : i);
+    };
+
+    Buffer<T> x(c.batch * N * D, c.shift, 0.0), y(c.batch * K * D, c.shift, 0.0);
+    Buffer<A> lhs(c.batch * K * D, c.shift, 0.0);
+    x.randomize(random);
+    y.randomize(random);
+    lhs.randomize(random);
+    std::vector<double> corr(y.size()), adjoint(x.size()), grad(x.size()), loss(1);
+    std::vector<double> gw(static_cast<std::size_t>((rows ? K : 1) * nodes));
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+        for (std::int64_t k = 0; k < K; ++k) {
+            for (std::int64_t d = 0; d < D; ++d) {
+                const auto here = static_cast<std::size_t>((b * K + k) * D + d);
+                const auto at = [&](std::int64_t i) { return (b * N + start(k) + i) * D + d; };
+                for (std::int64_t i = 0; i < nodes; ++i) corr[here] += weight(k, i) * x.at(at(i));
+                const double residual = lhs.at(static_cast<std::int64_t>(here)) + corr[here];
+                loss[0] += 0.5 * residual * residual;
+                for (std::int64_t i = 0; i < nodes; ++i) {
+                    const double factor = y.at(static_cast<std::int64_t>(here));
+                    adjoint[static_cast<std::size_t>(at(i))] += weight(k, i) * factor;
+                    grad[static_cast<std::size_t>(at(i))] += weight(k, i) * residual;
+                    gw[static_cast<std::size_t>(rows ? k * nodes + i : i)] += factor * x.at(at(i));
+                }
+            }
+        }
+    }
+
+    Buffer<T> out(c.batch * K * D, c.shift, NAN), back(c.batch * N * D, c.shift, NAN);
+    Buffer<A> sum(1, 0, NAN), gw_out((rows ? K : 1) * nodes, 0, NAN);
+    const auto work = [](std::size_t bytes) {
+        return std::make_unique<double[]>(bytes / sizeof(double));
+    };
+    const auto succeed = [](int status) { failures += status != 0; };
+    succeed(launch_corr(problem, weights, x.get(), out.get(), nullptr));
+    compare("corr", out, corr);
+    succeed(launch_corr_t(problem, weights, y.get(), back.get(), nullptr));
+    compare("corr_t", back, adjoint);
+    const auto loss_work = work(weak_loss_workspace(problem, weights));
+    succeed(launch_weak_loss(problem, weights, lhs.get(), x.get(), 0.5, sum.get(), loss_work.get(),
+                             nullptr));
+    compare("weak_loss", sum, loss);
+    const auto grad_work = work(weak_loss_grad_workspace(problem, weights));
+    succeed(launch_weak_loss_grad(problem, weights, lhs.get(), x.get(), 0.5, sum.get(), back.get(),
+                                  grad_work.get(), nullptr));
+    compare("weak_loss_grad", sum, loss);
+    compare("gradient", back, grad);
+    const auto gw_work = work(corr_w_workspace(problem, rows));
+    succeed(launch_corr_w(problem, rows, y.get(), x.get(), gw_out.get(), gw_work.get(), nullptr));
+    compare("corr_w", gw_out, gw);
+}
+
+std::vector<Case> table() {
+    const std::vector<std::int64_t> clusters = {0, 1, 1, 2, 5, 60, 61, 63, 70};
+    const std::vector<std::int64_t> sparse = {3, 30, 71};
+    return {
+        // batch, samples, state, ell, q, rows, generated
+        {1, 120, 3, 20, 2, false, false},        {2, 60, 40, 8, 1, true, false},
+        {1, 60, 33, 8, 3, false, false, {}, 1},  {1, 90, 3, 8, 1, false, true, clusters},
+        {1, 90, 32, 8, 1, false, false, sparse}, {1, 40, 64, 4, 9, true, false},
+        {1, 40, 64, 4, 2, false, true},          {2, 81, 1, 10, 1, true, false, clusters},
+        {1, 70, 129, 6, 2, false, true, {}, 1},  {1, 9, 36, 8, 1, false, false},
+        {1, 2150, 2, 2100, 20, false, false},
+    };
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const bool few = argc > 1 && std::string(argv[1]) == "few";
+    const std::vector<Case> cases = table();
+    for (const unsigned order : {0u, 1u, 11u}) {
+        cuda_sim::set_order(static_cast<cuda_sim::Order>(order < 2 ? order : 2), order);
+        for (std::size_t i = 0; i < (few ? 7 : cases.size()); ++i) {
+            run<float>(cases[i]);
+            if (few) continue;
+            run<double>(cases[i]);
+            run<__half>(cases[i]);
+            run<__nv_bfloat16>(cases[i]);
+        }
+    }
+    std::printf("%d failures\n", failures);
+    return failures != 0;
+}
