@@ -87,3 +87,6 @@ $(CHOICES): FORCE
 
 clean:
 	rm -rf build dist $(VENV) wpnode_ext/_C*.so .pytest_cache .ruff_cache .hypothesis
+
+# Targets that compile and examine the CUDA kernels.
+-include cuda.mk
