@@ -24,12 +24,11 @@ def rmse(a: torch.Tensor, b: torch.Tensor) -> float:
     return (a - b).square().mean().sqrt().item()
 
 
-def dense_filter(v: np.ndarray, p: int, ell: int, q: int) -> np.ndarray:
-    """Least squares on bumps in and around the record and a constant, dense."""
-    n = len(v)
-    s = np.arange(n)[:, None] - np.arange(-ell // 2, n + ell // 2, q)[None]
-    basis = PolynomialBump(p).phi(np.clip(2 * s / ell, -1, 1))
-    basis = np.concatenate([basis, np.ones((n, 1))], axis=1)
+def dense_filter(v: np.ndarray, p: int, ell: int, centres: np.ndarray) -> np.ndarray:
+    """Least squares on bumps and a constant by dense linear algebra."""
+    s = 2 * (np.arange(len(v))[:, None] - centres) / ell
+    basis = PolynomialBump(p).phi(np.clip(s, -1, 1))
+    basis = np.concatenate([basis, np.ones((len(v), 1))], axis=1)
     return basis @ np.linalg.lstsq(basis, v, rcond=1e-12)[0]
 
 
@@ -55,13 +54,14 @@ def test_far_from_the_ends_it_is_the_dense_least_squares_fit() -> None:
     _, v, _ = noisy(1000)
     p, ell, q = 8, 50, 10
     ours = filter_series(v, p=p, ell=ell, q=q).numpy()
-    # The same centres: the filter's first bump begins its overhang before the record.
-    for shift in range(q):
-        dense = dense_filter(v.numpy()[shift:], p, ell, q)
-        error = np.abs(dense[450:550] - ours[450 + shift : 550 + shift]).max()
-        if error < 1e-6:
-            return
-    raise AssertionError("no alignment of the centres gives the dense fit")
+    errors = []
+    for first in range(-ell // 2, -ell // 2 + q):
+        dense = dense_filter(v.numpy(), p, ell, np.arange(first, 1000 + ell // 2, q))
+        errors.append(np.abs(dense - ours)[200:800].max())
+    # One set of centres is ours, up to the ends; with another the fit is another.
+    errors.sort()
+    assert errors[0] < 1e-3
+    assert errors[1] > 1e-2
 
 
 def test_bumps_themselves_are_kept() -> None:
