@@ -17,6 +17,9 @@ inline dim3 grid_for(const Problem& problem, std::int64_t tiles) {
     return dim3(static_cast<unsigned>(std::min(tiles, problem.max_blocks)));
 }
 
+// Kernels count tiles in 31 bits.
+inline bool countable(const Plan& plan) { return plan.tiles < std::int64_t{1} << 31; }
+
 HalfRule make_rule(const Weights& weights);
 
 template <typename T>
@@ -48,6 +51,7 @@ int dispatch_type(DType dtype, const Launch& launch) {
 // Calls `launch.operator()<T, V, kMode>()`.
 template <typename Launch>
 int dispatch(DType dtype, const Plan& plan, const Launch& launch) {
+    if (!countable(plan)) return cudaErrorInvalidValue;
     const auto with_mode = [&]<typename T, int V>() {
         switch (plan.weight_mode) {
             case WeightMode::kOneRow:

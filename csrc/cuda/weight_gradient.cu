@@ -197,6 +197,7 @@ int launch_corr_w(const Problem& problem, bool per_segment, const void* y, const
     std::int64_t partials = 0;
     if (problem.batch > 0 && problem.segments > 0 && problem.state > 0) {
         const Plan plan = shared_plan(problem, aligned_to_vectors(x, y));
+        if (!countable(plan)) return cudaErrorInvalidValue;
         partials = plan.tiles;
         dim3 blocks = grid_for(problem, plan.tiles);
         const std::int64_t own_nodes = plan.tiling.groups * kNodesPerThread;

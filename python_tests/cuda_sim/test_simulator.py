@@ -47,6 +47,15 @@ def test_right_kernels_pass_every_check(order: int, sanitizer: str | None):
     assert numbers("warp_sum", order, sanitizer) == pytest.approx(halves)
 
 
+def test_threads_also_switch_without_assembler():
+    program = toolchain.build(
+        "simulator_kernels", [SOURCE], extra=("-DCUDA_SIM_UCONTEXT",)
+    )
+    for name in ("reversed", "warp_sum", "votes"):
+        output = subprocess.check_output([program, name, "7"]).split()
+        assert np.array(output, dtype=float) == pytest.approx(numbers(name, 7))
+
+
 def test_votes_and_shuffles_follow_the_language():
     # Thread 32: lane 0 of the second warp of 64 threads.
     # ballot of odd lanes, any(thread 3), all(odd), block count of odd threads,

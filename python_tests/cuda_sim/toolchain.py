@@ -55,9 +55,11 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
 
 
-def _compile(source: Path, sanitizer: str | None, headers: bytes) -> Path:
+def _compile(
+    source: Path, sanitizer: str | None, headers: bytes, extra: tuple[str, ...]
+) -> Path:
     # The simulator's own state is not the program's: its files stay uninstrumented.
-    flags = [*FLAGS, *DEFINES[sanitizer], f"-I{CSRC}"]
+    flags = [*FLAGS, *extra, *DEFINES[sanitizer], f"-I{CSRC}"]
     if source.parent.name != "cuda_sim" or source.parent.parent != CSRC:
         flags += SANITIZERS[sanitizer]
     key = hashlib.sha256(
@@ -77,6 +79,7 @@ def build(
     *,
     sanitizer: str | None = None,
     shared: bool = False,
+    extra: tuple[str, ...] = (),
     jobs: int = 2,
 ) -> Path:
     """Compiles ``sources`` and the simulator into a program or a shared library."""
@@ -85,7 +88,7 @@ def build(
     with ThreadPoolExecutor(jobs) as pool:
         objects = list(
             pool.map(
-                lambda source: _compile(source, sanitizer, headers),
+                lambda source: _compile(source, sanitizer, headers, extra),
                 [*sources, *SIMULATOR],
             )
         )
