@@ -1,6 +1,6 @@
 # Proof of the CUDA kernels without a GPU; included by the Makefile.
 
-.PHONY: cuda-compile cuda-traffic cuda-sim-sanitize cuda-link
+.PHONY: cuda-compile cuda-traffic cuda-sim-sanitize
 
 # Every kernel for every target, warnings as errors; registers, spills and occupancy.
 cuda-compile: $(TOOLS)
@@ -13,8 +13,3 @@ cuda-traffic: $(TOOLS)
 # The kernels' sources under the address, undefined-behaviour and thread sanitizers.
 cuda-sim-sanitize: $(TOOLS)
 	$(BIN)/python python_tests/cuda_sim/sanitize.py
-
-# The extension against a CUDA build of torch: compiles, links, holds the kernels, imports
-# without a GPU. Skipped with the reason where that torch cannot be had.
-cuda-link: $(TOOLS)
-	$(BIN)/python benchmarks/cuda_link.py
