@@ -1,7 +1,20 @@
-"""Observations: series and their gaps, noise to add."""
+"""Observations: files, series and their gaps, noise to add."""
 
+from .grids import load_grid
+from .loaders import load_arrays, load_series
 from .make import make_series
 from .noise import NoiseMode, add_noise, noise_level
 from .series import Series
+from .tables import load_csv
 
-__all__ = ["NoiseMode", "Series", "add_noise", "make_series", "noise_level"]
+__all__ = [
+    "NoiseMode",
+    "Series",
+    "add_noise",
+    "load_arrays",
+    "load_csv",
+    "load_grid",
+    "load_series",
+    "make_series",
+    "noise_level",
+]

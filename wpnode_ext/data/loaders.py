@@ -1,0 +1,231 @@
+"""From a file to a `Series`: the format by the ending, arrays by their names."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .grids import load_grid
+from .make import make_series
+from .series import Series
+from .tables import load_csv
+from .times import TimeUnit, dates_to_numbers
+
+
+def load_series(path: str | Path, **options: Any) -> Series:
+    """Observations from a file; the ending tells the format.
+
+    ==================  ==========================================================
+    .csv .tsv .txt      :func:`load_csv`: a table with a header
+    .npy .npz .pt .mat  :func:`load_arrays`: arrays by name
+    .nc .zarr           :func:`load_grid`: fields on a grid, through xarray
+    ==================  ==========================================================
+
+    Args:
+        path: file.
+        **options: those of the function for the format; `dt`, `time` and `columns` are
+            common to all.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}.")
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(
+            f"the name of the file must end in {', '.join(READERS)}; got {path.name!r}."
+        )
+    return reader(path, **options)
+
+
+def load_arrays(
+    path: str | Path,
+    *,
+    dt: float | str | None = None,
+    time: str | None = None,
+    columns: Sequence[str] | None = None,
+    forcing: Sequence[str] | None = None,
+    time_axis: int | None = None,
+    time_unit: TimeUnit = "step",
+) -> Series:
+    """Observations from a file of numpy, torch or MATLAB arrays.
+
+    An array is one series; so is each cell of a MATLAB cell array, and each entry of a
+    list in a torch file.
+
+    Args:
+        path: ".npy", ".npz", ".pt" (a tensor, or a dictionary of tensors) or ".mat"
+            (up to version 7).
+        dt: distance of the samples, or the name of the array that holds it; default
+            the array "dt", if there is one and no `time` is given.
+        time: array with the times; default "t" or "time", if `dt` is not given.
+        columns: arrays of the state, joined along the last axis; default "v", or the
+            only array that is no time.
+        forcing: arrays of known inputs, joined along the last axis.
+        time_axis: which axis of the arrays is the time; default the first, but for
+            ".mat" files the longest, which must then be clear.
+        time_unit: unit of times that are dates.
+    """
+    path = Path(path)
+    try:
+        held = _read(path)
+    except Exception as error:
+        # Broken bytes make the readers fail in every way there is.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{path} cannot be read as {path.suffix}: {reason}") from error
+    if dt is None and time is None and "dt" in held:
+        dt = "dt"
+    if isinstance(dt, str):
+        dt = float(np.asarray(_pick(held, dt, path)).reshape(-1)[0])
+    if dt is None and time is None:
+        time = next((name for name in ("t", "time") if name in held), None)
+        if time is None:
+            raise ValueError(
+                f"{path} has no array 't' or 'dt'; give `dt=`, the distance of the "
+                f"samples, or `time=`, one of {', '.join(held)}."
+            )
+    names = list(columns) if columns is not None else [_state_name(held, time, path)]
+    if path.suffix.lower() != ".mat" and time_axis is None:
+        time_axis = 0
+    meta: dict[str, Any] = {"source": path.name, "arrays": names}
+    v = _joined([_parts(held, name, path, time_axis) for name in names], path)
+    u = None
+    if forcing:
+        u = _joined([_parts(held, name, path, time_axis) for name in forcing], path)
+    t = None
+    if time is not None:
+        t = [_times(part, time_unit, meta) for part in _cells(_pick(held, time, path))]
+        if len(t) != len(v):
+            raise ValueError(
+                f"{path}: {time!r} has {len(t)} series, {names[0]!r} {len(v)}."
+            )
+    one = len(v) == 1
+    return make_series(
+        v[0] if one else v,
+        dt=dt,
+        t=t[0] if t is not None and one else t,
+        forcing=u[0] if u is not None and one else u,
+        meta=meta,
+    )
+
+
+READERS: dict[str, Callable[..., Series]] = {
+    ".csv": load_csv,
+    ".tsv": load_csv,
+    ".txt": load_csv,
+    ".npy": load_arrays,
+    ".npz": load_arrays,
+    ".pt": load_arrays,
+    ".mat": load_arrays,
+    ".nc": load_grid,
+    ".zarr": load_grid,
+}
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        return {"v": np.load(path)}
+    if suffix == ".npz":
+        with np.load(path) as arrays:
+            return dict(arrays)
+    if suffix == ".mat":
+        return _read_mat(path)
+    held = torch.load(path, map_location="cpu", weights_only=True)
+    if isinstance(held, Mapping):
+        return {str(name): value for name, value in held.items()}
+    return {"v": held}
+
+
+def _read_mat(path: Path) -> Mapping[str, Any]:
+    from scipy.io import loadmat
+
+    try:
+        held = loadmat(path)
+    except NotImplementedError:
+        raise ValueError("it is of version 7.3; save it with '-v7'.") from None
+    return {name: value for name, value in held.items() if not name.startswith("__")}
+
+
+def _pick(held: Mapping[str, Any], name: str, path: Path) -> Any:
+    if name not in held:
+        raise ValueError(
+            f"{path} has no array {name!r}; its arrays are {', '.join(held)}."
+        )
+    return held[name]
+
+
+def _state_name(held: Mapping[str, Any], time: str | None, path: Path) -> str:
+    left = [name for name in held if name not in (time, "t", "dt", "time")]
+    if "v" in left:
+        return "v"
+    if len(left) != 1:
+        raise ValueError(
+            f"{path} holds {', '.join(left) or 'no array of observations'}; "
+            "name the state by `columns=`."
+        )
+    return left[0]
+
+
+def _cells(value: Any) -> list[NDArray[Any]]:
+    """The array itself, or those of a cell array or list."""
+    if isinstance(value, Tensor):
+        return [value.detach().numpy()]
+    if isinstance(value, (list, tuple)):
+        return [np.asarray(cell) for cell in value]
+    array = np.asarray(value)
+    if array.dtype == object:
+        return [np.asarray(cell) for cell in array.reshape(-1)]
+    return [array]
+
+
+def _parts(
+    held: Mapping[str, Any], name: str, path: Path, time_axis: int | None
+) -> list[NDArray[Any]]:
+    """Every series of an array, the time first."""
+    parts = []
+    for array in _cells(_pick(held, name, path)):
+        axis = time_axis
+        if axis is None:
+            axis = int(np.argmax(array.shape))
+            others = [n for i, n in enumerate(array.shape) if i != axis]
+            if any(3 * n > array.shape[axis] for n in others):
+                raise ValueError(
+                    f"{path}: the time axis of {name!r}, shape {list(array.shape)}, is "
+                    "not clear; give `time_axis=`."
+                )
+        elif not -array.ndim <= axis < array.ndim:
+            raise ValueError(
+                f"`time_axis` must be an axis of {name!r}, which has {array.ndim}; "
+                f"got {axis}."
+            )
+        parts.append(np.moveaxis(array, axis, 0))
+    return parts
+
+
+def _joined(arrays: list[list[NDArray[Any]]], path: Path) -> list[NDArray[Any]]:
+    """Series by series, the arrays side by side along the last axis."""
+    if len({len(parts) for parts in arrays}) > 1:
+        raise ValueError(f"{path}: the arrays have different numbers of series.")
+    if len(arrays) == 1:
+        return arrays[0]
+    wide = [[x[:, None] if x.ndim == 1 else x for x in parts] for parts in arrays]
+    try:
+        return [np.concatenate(group, axis=-1) for group in zip(*wide, strict=True)]
+    except ValueError as error:
+        raise ValueError(f"{path}: the arrays do not fit together; {error}.") from None
+
+
+def _times(part: NDArray[Any], unit: TimeUnit, meta: dict[str, Any]) -> NDArray[Any]:
+    flat = part.reshape(-1)
+    if flat.dtype.kind != "M":
+        return flat
+    numbers, more = dates_to_numbers(
+        flat, unit, step_seconds=meta.get("seconds_per_unit")
+    )
+    for key, value in more.items():
+        meta.setdefault(key, value)
+    return numbers

@@ -1,0 +1,187 @@
+"""Tables of text: one row a sample, one column a component."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .make import make_series
+from .series import Series
+from .times import TimeUnit, dates_to_numbers, is_time_name
+
+MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "--")
+DELIMITERS = ",;\t|"
+
+
+def load_csv(
+    path: str | Path,
+    *,
+    dt: float | None = None,
+    time: str | None = None,
+    columns: Sequence[str] | None = None,
+    forcing: Sequence[str] | None = None,
+    series: str | None = None,
+    time_unit: TimeUnit = "step",
+) -> Series:
+    """Observations from a table with a header line.
+
+    Cells are separated by commas, semicolons, tabs or bars; empty cells and words like
+    "NA" are missing values; lines that begin with ``#`` are left out.
+
+    Args:
+        path: file in UTF-8.
+        dt: distance of the rows, where no column holds the time.
+        time: column with the times, numbers or ISO dates; default the one named "t",
+            "time", "date" or the like, if `dt` is not given.
+        columns: columns of the state, in this order; default all that have no other
+            role.
+        forcing: columns of known inputs.
+        series: column that tells several series apart; rows of one series need not be
+            neighbours, but must be in order.
+        time_unit: unit of times given as dates, see
+            :func:`~wpnode_ext.data.times.dates_to_numbers`.
+
+    Raises:
+        ValueError: the table cannot be used; the message names line and column.
+    """
+    table = _Table(Path(path))
+    if time is None and dt is None:
+        named = [name for name in table.names if is_time_name(name)]
+        if not named:
+            raise ValueError(
+                f"{table.path} has no column that looks like a time; give `time=`, one "
+                f"of {', '.join(table.names)}, or `dt=`, the distance of the rows."
+            )
+        time = named[0]
+    if time is not None and dt is not None:
+        raise ValueError("only one of `dt` and `time` must be given; got both.")
+    inputs = list(forcing or [])
+    spent = {time, series, *inputs}
+    if columns is None:
+        columns = [x for x in table.names if x not in spent and not is_time_name(x)]
+    if not columns:
+        raise ValueError(f"{table.path} has no column left for the state.")
+    v = table.numbers(columns)
+    u = table.numbers(inputs) if inputs else None
+    t, meta = table.times(time, time_unit) if time is not None else (None, {})
+    groups = table.groups(series)
+    single = len(groups) == 1
+
+    def parts(array: NDArray[Any] | None) -> Any:
+        if array is None:
+            return None
+        return array if single else [array[rows] for rows in groups]
+
+    return make_series(
+        parts(v),
+        dt=dt,
+        t=parts(t),
+        forcing=parts(u),
+        names=list(columns),
+        meta={"source": table.path.name, **meta},
+    )
+
+
+class _Table:
+    """Cells of a file, and what to say of those that cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = list(file)
+        kept = [
+            (number, line)
+            for number, line in enumerate(lines, start=1)
+            if line.strip() and not line.lstrip().startswith("#")
+        ]
+        if not kept:
+            raise ValueError(f"{path} is empty.")
+        head = kept[0][1]
+        delimiter = max(DELIMITERS, key=head.count)
+        rows = list(csv.reader([line for _, line in kept], delimiter=delimiter))
+        self.names = [name.strip() for name in rows[0]]
+        self.rows, self.lines = rows[1:], [number for number, _ in kept[1:]]
+        if all(_is_number(name) for name in self.names):
+            raise ValueError(
+                f"{path} must begin with a header that names the columns; "
+                f"its first line is {head.strip()[:60]!r}."
+            )
+        twice = [name for name in self.names if self.names.count(name) > 1]
+        if twice:
+            raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
+        for line, row in zip(self.lines, self.rows, strict=True):
+            if len(row) != len(self.names):
+                raise ValueError(
+                    f"{path}, line {line}: {len(row)} cells, but the header has "
+                    f"{len(self.names)}."
+                )
+
+    def column(self, name: str) -> list[str]:
+        if name not in self.names:
+            raise ValueError(
+                f"{self.path} has no column {name!r}; its columns are "
+                f"{', '.join(self.names)}."
+            )
+        index = self.names.index(name)
+        return [row[index].strip() for row in self.rows]
+
+    def numbers(self, names: Sequence[str]) -> NDArray[Any]:
+        return np.stack([self._floats(name) for name in names], axis=1)
+
+    def times(self, name: str, unit: TimeUnit) -> tuple[NDArray[Any], dict[str, Any]]:
+        cells = self.column(name)
+        if cells and not _is_number(cells[0]):
+            try:
+                # A trailing Z is UTC, which numpy takes for granted but does not parse.
+                dates = np.array([cell.removesuffix("Z") for cell in cells], "M8[ns]")
+            except ValueError as error:
+                raise ValueError(
+                    f"{self.path}, column {name!r}: times must be numbers or ISO dates "
+                    f"like 2017-01-31T06:00; {error}."
+                ) from None
+            return dates_to_numbers(dates, unit)
+        values = self._floats(name)
+        if np.isnan(values).any():
+            line = self.lines[int(np.isnan(values).argmax())]
+            raise ValueError(f"{self.path}, line {line}: the time is missing.")
+        return values, {}
+
+    def groups(self, name: str | None) -> list[NDArray[Any]]:
+        """Rows of every series, in the order in which the series appear."""
+        if name is None:
+            return [np.arange(len(self.rows))]
+        members: dict[str, list[int]] = {}
+        for row, cell in enumerate(self.column(name)):
+            members.setdefault(cell, []).append(row)
+        return [np.array(rows) for rows in members.values()]
+
+    def _floats(self, name: str) -> NDArray[Any]:
+        cells = self.column(name)
+        try:
+            # Far faster than cell by cell, where nothing is missing.
+            return np.array(cells, dtype=np.float64)
+        except ValueError:
+            pass
+        values = np.empty(len(cells))
+        for row, cell in enumerate(cells):
+            if cell.lower() in MISSING:
+                values[row] = np.nan
+            elif _is_number(cell):
+                values[row] = float(cell)
+            else:
+                raise ValueError(
+                    f"{self.path}, line {self.lines[row]}, column {name!r}: {cell!r} "
+                    "is not a number. Leave the column out by `columns=`."
+                )
+        return values
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
