@@ -3,7 +3,7 @@
 // A block takes a tile of channels and a stretch of samples, and goes through the residual rows of
 // the segments that overlap it, a batch at a time:
 //     read  (1 + ell / stretch) * K * D elements,  write N * D elements.
-// Samples no segment covers get 0.
+// Samples no segment covers get 0, and NaN from segments that leave the series.
 
 #include "cuda/adjoint.cuh"
 #include "cuda/dispatch.h"
@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
                                                 static_cast<std::int64_t>(k + j) * shape.state;
                         Values<T, V> row;
                         row.add(load_global(as_packs<T, V>(y + at)));
+                        if (!shape.inside(shape.start(k + j))) row.fill(kNan<A>);
                         rows.store(j, row);
                     }
                 }

@@ -30,7 +30,7 @@ struct Problem {
     std::int64_t ell = 0;
     std::int64_t q = 1;  // s_k = k * q; the last segment must end inside the series
     // [K] non-decreasing, instead of q; nullptr if uniform. A start outside 0 .. N - 1 - ell makes
-    // the residual of its segment NaN.
+    // the residual of its segment NaN, and what is summed from it.
     const std::int64_t* starts = nullptr;
     // Largest grid a launch may use; the default is the hardware's limit.
     std::int64_t max_blocks = (std::int64_t{1} << 31) - 1;

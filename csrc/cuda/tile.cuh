@@ -51,8 +51,8 @@ struct Shape {
 };
 
 inline Shape shape_of(const Problem& problem) {
-    // With one segment q does not matter, and may be larger than an int.
-    const std::int64_t q = problem.segments > 1 ? problem.q : 1;
+    // Where q does not matter it may be larger than an int.
+    const std::int64_t q = problem.segments > 1 && !problem.starts ? problem.q : 1;
     return {static_cast<int>(problem.samples),
             static_cast<int>(problem.state),
             static_cast<int>(problem.segments),

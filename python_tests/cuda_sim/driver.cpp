@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/divide.cuh"
 #include "cuda/launchers.h"
-#include "cuda_sim/half_types.h"
 #include "cuda_sim/runtime.h"
 
 namespace {
@@ -194,6 +194,26 @@ void run(const Case& c) {
     compare("corr_w", gw_out, gw);
 }
 
+void check_divider() {
+    const std::int64_t most = (std::int64_t{1} << 31) - 1;
+    std::mt19937_64 random(1);
+    for (int round = 0; round < 100000; ++round) {
+        const auto bits = [&] {
+            return static_cast<std::int64_t>(random() % most >> random() % 31);
+        };
+        const std::int64_t divisor = bits() + 1;
+        const std::int64_t multiple = most / divisor * divisor;
+        for (const std::int64_t n : {bits(), multiple, multiple - 1, most}) {
+            const auto value = static_cast<int>(n);
+            const Divider by(divisor);
+            if (by.divide(value) == n / divisor && by.remainder(value) == n % divisor) continue;
+            std::printf("%d / %ld is %d\n", value, divisor, by.divide(value));
+            ++failures;
+            return;
+        }
+    }
+}
+
 std::vector<Case> table() {
     const std::vector<std::int64_t> clusters = {0, 1, 1, 2, 5, 60, 61, 63, 70};
     const std::vector<std::int64_t> sparse = {3, 30, 71};
@@ -212,6 +232,7 @@ std::vector<Case> table() {
 
 int main(int argc, char** argv) {
     const bool few = argc > 1 && std::string(argv[1]) == "few";
+    check_divider();
     const std::vector<Case> cases = table();
     for (const unsigned order : {0u, 1u, 11u}) {
         cuda_sim::set_order(static_cast<cuda_sim::Order>(order < 2 ? order : 2), order);

@@ -89,6 +89,15 @@ def test_starts_outside_the_series_give_nan_and_touch_nothing_else(state):
     assert torch.equal(y[:, 2:6], kernels.corr(x, w, Segments(ell, starts=good)))
     assert y[:, [0, 1, 6, 7, 8]].isnan().all()
 
+    # The adjoint is spoiled where such a segment would lie, and nowhere else.
+    ones = torch.ones(2, 9, state, dtype=torch.float64)
+    back = kernels.corr_t(ones, w, Segments(ell, starts=bad), samples)
+    want = kernels.corr_t(
+        ones[:, :4].contiguous(), w, Segments(ell, starts=good), samples
+    )
+    assert back[:, :10].isnan().all() and back[:, 50:].isnan().all()
+    assert torch.equal(back[:, 10:50], want[:, 10:50])
+
     lhs = torch.zeros_like(y)
     loss, _ = kernels.weak_loss_grad(lhs, x, w, Segments(ell, starts=bad), 1.0)
     assert loss.isnan()
