@@ -140,7 +140,12 @@ def test_columns_times_and_inputs_are_read_from_csv_files(folder, capsys) -> Non
     assert main(["noise", "d.csv", "--time", "when", "--columns", "a"]) == 0
     assert capsys.readouterr().out.splitlines()[2].startswith("a ")
     assert main(["noise", "d.csv", "--time", "clock"]) == 2
-    assert "its columns are when, a, b, push" in capsys.readouterr().err
+    assert "'clock'" in capsys.readouterr().err
+
+
+def test_options_a_format_does_not_have_are_named(folder, data, capsys) -> None:
+    assert train(data, "data.series=swing") == 2
+    assert "`data.series` has no meaning for .npz files" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

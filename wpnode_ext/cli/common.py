@@ -36,7 +36,7 @@ def add_command(
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """A file of observations and how to read it."""
     parser.add_argument(
-        "data", help="observations: .csv, .npz, .npy, .nc or .zarr, one row a time"
+        "data", help="observations: .csv, .npz, .npy, .pt, .mat, .nc or .zarr"
     )
     group = parser.add_argument_group("reading the data")
     group.add_argument("--dt", type=float, help="distance of the samples")
