@@ -32,7 +32,7 @@ class Settings:
     p: int = 16
     ell: int = 60
     q: int = 4
-    epochs: int = 120
+    epochs: int = 150
     seed: int = 0
 
 
@@ -51,7 +51,7 @@ def main(settings: Settings, figure: Path) -> None:
         method="weak",
         weak=WeakForm(p=settings.p, ell=settings.ell, q=settings.q),
         field=FieldConfig(kind="conv", width=48, kernels=[9, 1, 1]),
-        optim=OptimConfig(lr=5e-3, epochs=settings.epochs, batch_size=512),
+        optim=OptimConfig(lr=5e-3, epochs=settings.epochs, batch_size=128),
         scaler="standard",
         seed=settings.seed,
     )

@@ -21,6 +21,7 @@ from wpnode_ext.data import add_noise
 from wpnode_ext.estimator import WPNODE
 from wpnode_ext.evaluation import Evaluation
 from wpnode_ext.systems import Lorenz96
+from wpnode_ext.training import FieldConfig, OptimConfig, TrainConfig, WeakForm
 
 
 @dataclass
@@ -47,21 +48,17 @@ def main(settings: Settings, figure: Path) -> None:
     noisy, _ = add_noise(train, settings.noise_ratio, seed=settings.seed)
 
     # %% Model
-    model = WPNODE(
+    config = TrainConfig(
         method="weak",
-        field="conv",
-        p=settings.p,
-        ell=settings.ell,
-        q=settings.q,
-        epochs=settings.epochs,
-        lr=5e-3,
+        weak=WeakForm(p=settings.p, ell=settings.ell, q=settings.q),
+        field=FieldConfig(kind="conv", width=48),
+        optim=OptimConfig(lr=5e-3, epochs=settings.epochs, batch_size=128),
         scaler="standard",
         seed=settings.seed,
-        verbose=True,
     )
 
     # %% Train
-    model.fit(noisy, settings.dt)
+    model = WPNODE(config=config, verbose=True).fit(noisy, settings.dt)
 
     # %% Judge
     result = model.evaluate(
