@@ -1,0 +1,171 @@
+"""How well a field explains noisy data, told without a reference."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from scipy.special import gammaincc
+from torch import Tensor
+
+from .. import ops
+from .._arrays import as_float64, as_generator
+from .._typing import Array, Field
+from ..noise import estimate_noise
+from ..plan import WeakPlan
+from ..quadrature import segment_weights
+
+# Samples whose Jacobians are probed at a time.
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class GoodnessOfFit:
+    """Weak residuals against what noise alone would make of them.
+
+    Attributes:
+        ratio: ``sum |r_k|^2 / sum tr S_k``: near 1 where the field is right, far above
+            where it misses part of the dynamics, far below where it follows the noise.
+        p_value: Ljung-Box test of the residuals' whiteness, smallest over components
+            and corrected for their number: small where residuals still hold dynamics.
+        autocorrelation: of the residuals at lags 1, 2, ..., averaged over components.
+        n_segments: segments used; they do not overlap.
+        sigma: noise that was assumed, ``[*state]``.
+    """
+
+    ratio: float
+    p_value: float
+    autocorrelation: Float[Tensor, " L"]
+    n_segments: int
+    sigma: Float[Tensor, "..."]
+
+
+@torch.no_grad()
+def goodness_of_fit(
+    field: Field,
+    v: Float[Tensor, "N ..."],
+    *,
+    dt: float,
+    p: int = 8,
+    ell: int = 50,
+    sigma: Array | float | None = None,
+    lengths: Sequence[int] | None = None,
+    mask: Tensor | None = None,
+    n_probes: int = 1,
+    n_lags: int = 10,
+    seed: int | torch.Generator = 0,
+) -> GoodnessOfFit:
+    """Compares weak residuals with the covariance noise gives them.
+
+    To first order in the noise the residual of a segment has the covariance ::
+
+        S_k = sum_j M_j diag(sigma^2) M_j^T,   M_j = w_lhs[j] I + w_rhs[j] J_f(v_j),
+
+    whose trace is estimated with random signs, one product with the Jacobian ``J_f`` a
+    sample. Segments are laid side by side: they share no sample that carries weight, so
+    their residuals are independent.
+
+    Args:
+        field: callable ``field(t, u)`` that ``torch.func.jvp`` can differentiate.
+        v: observations, ``[N, *state]``, in the coordinates of the field.
+        dt: distance of the samples.
+        p, ell: weak form.
+        sigma: standard deviation of the noise, a number or ``[*state]``; default
+            :func:`~wpnode_ext.estimate_noise`.
+
+    Other Args:
+        lengths, mask: as in :class:`~wpnode_ext.WeakPlan`.
+        n_probes: products with the Jacobian per sample.
+        n_lags: lags of the whiteness test.
+        seed: seed, or generator, of the random signs.
+    """
+    data = v.detach().to(torch.float64)
+    state = data.shape[1:]
+    if sigma is None:
+        level = estimate_noise(data, mask=mask, lengths=lengths).sigma
+    elif isinstance(sigma, (int, float)):
+        level = torch.full(state, float(sigma), dtype=torch.float64)
+    else:
+        level = as_float64(sigma, "sigma").expand(state)
+    if not (level > 0).any():
+        raise ValueError("`sigma` must be positive; without noise any misfit is real.")
+    level = level.to(data.device)
+    plan = WeakPlan(data, dt=dt, p=p, ell=ell, q=ell, lengths=lengths, mask=mask)
+    times = dt * torch.arange(len(data), dtype=torch.float64, device=data.device)
+    trace, energy, f = _noise_terms(
+        field, times, data, level, n_probes, as_generator(seed)
+    )
+    residual = plan.residual(f).reshape(plan.n_segments, -1)
+
+    w_lhs, w_rhs = (w.to(data.device) for w in segment_weights(p, ell, dt))
+    terms = torch.stack([torch.ones_like(trace), trace, energy], -1)[None]
+    weights = (w_lhs**2 * level.square().sum(), 2 * w_lhs * w_rhs, w_rhs**2)
+    expected = sum(
+        ops.corr(terms[..., i : i + 1].contiguous(), w, q=ell, starts=plan.starts)
+        for i, w in enumerate(weights)
+    )
+    expected = torch.as_tensor(expected)[0, :, 0].clamp(min=0.0)
+    ratio = residual.square().sum() / expected.sum()
+    whitened = residual / expected.sqrt().clamp(min=1e-300)[:, None]
+    p_value, correlation = ljung_box(whitened[:, level.flatten() > 0], n_lags=n_lags)
+    return GoodnessOfFit(
+        ratio=ratio.item(),
+        p_value=p_value,
+        autocorrelation=correlation,
+        n_segments=plan.n_segments,
+        sigma=level.cpu(),
+    )
+
+
+def ljung_box(
+    x: Float[Tensor, "n D"], *, n_lags: int = 10
+) -> tuple[float, Float[Tensor, " L"]]:
+    """Ljung-Box test of whiteness of every column.
+
+    ``Q = n (n + 2) sum_h rho_h^2 / (n - h)`` follows a chi-square law with as many
+    degrees of freedom as lags where the column is white.
+
+    Returns:
+        The smallest p-value times the number of columns (at most 1), and the
+        autocorrelation at lags 1 to L averaged over the columns.
+    """
+    n = len(x)
+    n_lags = min(n_lags, n // 4)
+    if n_lags < 1:
+        raise ValueError(f"`x` must have at least 4 rows to test whiteness; got {n}.")
+    centred = x - x.mean(0)
+    variance = centred.square().sum(0)
+    rho = torch.stack(
+        [(centred[h:] * centred[:-h]).sum(0) / variance for h in range(1, n_lags + 1)]
+    )
+    lags = torch.arange(1, n_lags + 1, dtype=x.dtype, device=x.device)
+    statistic = n * (n + 2) * (rho.square() / (n - lags)[:, None]).sum(0)
+    p_values = gammaincc(n_lags / 2, statistic.cpu().numpy() / 2)
+    return min(1.0, float(p_values.min()) * x.shape[1]), rho.mean(1).cpu()
+
+
+def _noise_terms(
+    field: Field,
+    t: Float[Tensor, " N"],
+    v: Float[Tensor, "N ..."],
+    sigma: Float[Tensor, "..."],
+    n_probes: int,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Per sample: ``tr(J diag(sigma^2))``, ``|J diag(sigma)|^2`` and the field."""
+    traces, energies, values = [], [], []
+    for times, states in zip(t.split(CHUNK), v.split(CHUNK), strict=True):
+        when = times.reshape(-1, *(1,) * (states.dim() - 1))
+        trace = energy = torch.zeros(len(states), dtype=v.dtype, device=v.device)
+        f = torch.zeros_like(states)
+        for _ in range(n_probes):
+            signs = 2 * torch.randint(2, states.shape, generator=generator) - 1
+            probe = sigma * signs.to(states)
+            f, product = torch.func.jvp(partial(field, when), (states,), (probe,))[:2]
+            trace = trace + (probe * product).flatten(1).sum(1) / n_probes
+            energy = energy + product.square().flatten(1).sum(1) / n_probes
+        traces.append(trace)
+        energies.append(energy)
+        values.append(f)
+    return torch.cat(traces), torch.cat(energies), torch.cat(values)
