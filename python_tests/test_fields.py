@@ -167,7 +167,7 @@ def test_functions_and_networks_become_fields() -> None:
         (lambda: ConvField(kernels=(4,)), "`kernels` must be odd"),
         (lambda: ConvField(width=0), "`channels` and `width` must be positive"),
         (lambda: ConvField()(0.0, torch.zeros(4)), "at least 5 sites"),
-        (lambda: LibraryField(2, -1), "`degree` >= 0"),
+        (lambda: LibraryField(2, -1), "`degree` must be >= 0"),
         (lambda: LibraryField(2).equations(["x"]), "`names` must have 2 entries"),
         (lambda: MLPField(1, forcing_dim=1)(0.0, torch.zeros(1)), "has no forcing"),
         (lambda: Forcing(torch.tensor([1.0, 0.0]), torch.zeros(2, 1)), "increasing"),

@@ -9,7 +9,10 @@ from .base import AutonomousField, Field, FunctionField, as_field
 from .conv import ConvField
 from .forcing import Forcing
 from .library import LibraryField
+from .linear import LinearField
 from .mlp import MLPField
+from .random_features import RandomFeatureField, hit_and_run
+from .ring import RingField
 
 __all__ = [
     "AutonomousField",
@@ -18,6 +21,10 @@ __all__ = [
     "Forcing",
     "FunctionField",
     "LibraryField",
+    "LinearField",
     "MLPField",
+    "RandomFeatureField",
+    "RingField",
     "as_field",
+    "hit_and_run",
 ]

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .base import Field
+from .linear import LinearField, check_outputs
 
 
-class LibraryField(Field):
+class LibraryField(LinearField):
     """``f(u) = sum_j coefficients[j] * monomial_j(u, x)`` up to a total degree.
 
     Coefficients start at zero: the field of a system at rest.
@@ -19,21 +19,30 @@ class LibraryField(Field):
     Args:
         dim: size D of the state, the last axis of `u`.
         degree: highest total degree of a monomial.
+        outputs: values of the field; D by default.
         forcing_dim: number of inputs, variables of the monomials like the state.
+        dtype: of the coefficients; torch's default one if not given.
 
     Attributes:
         exponents: one tuple of ``D + forcing_dim`` exponents a term, degree by degree.
-        coefficients: ``[n_terms, D]``, with ``n_terms = C(D + forcing_dim + degree,
-            degree)``.
+        coefficients: ``[n_terms, outputs]``, with ``n_terms = C(D + forcing_dim +
+            degree, degree)``.
     """
 
-    def __init__(self, dim: int, degree: int = 2, *, forcing_dim: int = 0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        degree: int = 2,
+        *,
+        outputs: int | None = None,
+        forcing_dim: int = 0,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__(forcing_dim)
-        if dim < 1 or degree < 0:
-            raise ValueError(
-                f"`dim` must be >= 1 and `degree` >= 0; got {dim} and {degree}."
-            )
+        if degree < 0:
+            raise ValueError(f"`degree` must be >= 0; got {degree}.")
         self.dim, self.degree = dim, degree
+        outputs = check_outputs(dim, outputs)
         variables = dim + forcing_dim
         terms = [
             combination
@@ -55,22 +64,45 @@ class LibraryField(Field):
             self._recipes.append(
                 ([place[term[:-1]] for term in now], [term[-1] for term in now])
             )
-        self.coefficients = nn.Parameter(torch.zeros(len(terms), dim))
+        # d/du_v of term m is its exponent times the term with one factor less.
+        position = {term: number for number, term in enumerate(self.exponents)}
+        rows = [
+            (number, term[v], v, position[(*term[:v], term[v] - 1, *term[v + 1 :])])
+            for number, term in enumerate(self.exponents)
+            for v in range(dim)
+            if term[v] > 0
+        ]
+        self._derivatives: list[list[int]] = [
+            [row[i] for row in rows] for i in range(4)
+        ]
+        self.coefficients = nn.Parameter(torch.zeros(len(terms), outputs, dtype=dtype))
 
     def features(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch n_terms"]:
         """Values of the monomials."""
         z = u if x is None else torch.cat([u, x], dim=-1)
+        return self._monomials(z, self.degree)
+
+    def jacobian(
+        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch O D"]:
+        """Slopes of monomials are monomials of one degree less: one product for all."""
+        z = u if x is None else torch.cat([u, x], dim=-1)
+        lower = self._monomials(z, max(0, self.degree - 1))
+        head = self.coefficients
+        table = head.new_zeros(lower.shape[-1], head.shape[1], self.dim)
+        terms, factors, variables, places = self._derivatives
+        table[places, :, variables] = head.new_tensor(factors)[:, None] * head[terms]
+        return (lower @ table.flatten(1)).unflatten(-1, (head.shape[1], self.dim))
+
+    def _monomials(
+        self, z: Float[Tensor, "*batch V"], degree: int
+    ) -> Float[Tensor, "*batch T"]:
         rows = [torch.ones_like(z[..., :1])]
-        for parents, variables in self._recipes:
+        for parents, variables in self._recipes[:degree]:
             rows.append(rows[-1][..., parents] * z[..., variables])
         return torch.cat(rows, dim=-1)
-
-    def at(
-        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
-    ) -> Float[Tensor, "*batch D"]:
-        return self.features(u, x) @ self.coefficients
 
     @torch.no_grad()
     def in_coordinates(

@@ -1,0 +1,177 @@
+"""Random features: a hidden layer that is drawn, not trained, and a linear head."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .linear import LinearField, check_outputs
+
+# Where tanh is curved and not yet flat: inputs of a unit stay between these, in size.
+CURVED = (0.4, 3.5)
+# A direction in which the box has no extent may have any length.
+_UNBOUNDED = 1e6
+
+
+def hit_and_run(
+    low: Float[Tensor, " D"],
+    high: Float[Tensor, " D"],
+    n_rows: int,
+    *,
+    bounds: tuple[float, float] = CURVED,
+    generator: torch.Generator | None = None,
+) -> tuple[Float[Tensor, "R D"], Float[Tensor, " R"]]:
+    """Weights and biases with ``bounds[0] <= |w u + b| <= bounds[1]`` in a box.
+
+    The bias is uniform between the bounds, the direction of `w` is that of a normal
+    vector, and its length is uniform up to the largest for which the property holds at
+    every point of the box ``low <= u <= high``.
+
+    Returns:
+        float64 weights ``[R, D]`` and biases ``[R]``.
+    """
+    low, high = low.double().cpu(), high.double().cpu()
+    if low.shape != high.shape or low.dim() != 1 or not (low <= high).all():
+        raise ValueError(
+            "`low` and `high` must be vectors of one size with low <= high; "
+            f"got shapes {list(low.shape)} and {list(high.shape)}."
+        )
+    inner, outer = bounds
+    options = {"generator": generator, "dtype": torch.float64}
+    b = inner + (outer - inner) * torch.rand(n_rows, **options)
+    direction = torch.randn(n_rows, len(low), **options)
+    direction = direction / direction.norm(dim=1, keepdim=True)
+    upward = direction > 0
+    largest = (direction * torch.where(upward, high, low)).sum(1)
+    smallest = (direction * torch.where(upward, low, high)).sum(1)
+    free = torch.full_like(b, _UNBOUNDED)
+    above = torch.where(largest > 0, (outer - b) / largest, free)
+    below = torch.where(smallest < 0, (inner - b) / smallest, free)
+    length = torch.rand(n_rows, **options) * torch.minimum(above, below).clamp(
+        max=_UNBOUNDED
+    )
+    sign = torch.randint(0, 2, (n_rows,), generator=generator).double() * 2 - 1
+    return sign[:, None] * length[:, None] * direction, sign * b
+
+
+class RandomFeatureField(LinearField):
+    """``f(u) = C^T [1, u, x, h_1, ..., h_depth]``, of which only C is learned.
+
+    ``h_1 = tanh(W_1 [u, x] + b_1)`` and ``h_i = tanh(W_i [u, x, h_{i-1}] + b_i)``, the
+    rows of W and b drawn by :func:`hit_and_run` over the box of the data. Coefficients
+    start at zero; see :func:`~wpnode_ext.fit_closed_form`.
+
+    Args:
+        dim: size D of the state, the last axis of `u`.
+        width: units of each hidden layer.
+        low, high: corners of the box of states and inputs, ``[D + forcing_dim]``;
+            default -1 and 1. :meth:`redraw` takes another one.
+        depth: number of hidden layers.
+        outputs: values of the field; D by default.
+        forcing_dim: number of inputs, variables of the features like the state.
+        generator: draws the hidden layers; torch's global one by default.
+        dtype: of all weights. The head is solved for in float64.
+
+    Attributes:
+        coefficients: ``[1 + D + forcing_dim + depth * width, outputs]``.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        width: int = 300,
+        *,
+        low: Float[Tensor, " D"] | None = None,
+        high: Float[Tensor, " D"] | None = None,
+        depth: int = 1,
+        outputs: int | None = None,
+        forcing_dim: int = 0,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__(forcing_dim)
+        if width < 1 or depth < 1:
+            raise ValueError(
+                f"`width` and `depth` must be >= 1; got {width} and {depth}."
+            )
+        self.dim, self.width, self.depth = dim, width, depth
+        outputs = check_outputs(dim, outputs)
+        self._inputs = dim + forcing_dim
+        for layer in range(depth):
+            columns = self._inputs + (width if layer else 0)
+            empty = torch.zeros(width, columns, dtype=dtype)
+            self.register_buffer(f"weight_{layer}", empty)
+            self.register_buffer(f"bias_{layer}", torch.zeros(width, dtype=dtype))
+        rows = 1 + self._inputs + depth * width
+        self.coefficients = nn.Parameter(torch.zeros(rows, outputs, dtype=dtype))
+        ones = torch.ones(self._inputs)
+        self.redraw(
+            -ones if low is None else low, ones if high is None else high, generator
+        )
+
+    @torch.no_grad()
+    def redraw(
+        self,
+        low: Float[Tensor, " D"],
+        high: Float[Tensor, " D"],
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Draws the hidden layers anew, for another box or from other numbers."""
+        if len(low) != self._inputs or len(high) != self._inputs:
+            raise ValueError(
+                f"`low` and `high` must have {self._inputs} entries, state then "
+                f"inputs; got {len(low)} and {len(high)}."
+            )
+        reach = torch.tanh(torch.tensor(CURVED[1], dtype=torch.float64))
+        for layer in range(self.depth):
+            if layer:
+                unit = reach.expand(self.width)
+                low = torch.cat([low[: self._inputs].double().cpu(), -unit])
+                high = torch.cat([high[: self._inputs].double().cpu(), unit])
+            w, b = hit_and_run(low, high, self.width, generator=generator)
+            getattr(self, f"weight_{layer}").copy_(w)
+            getattr(self, f"bias_{layer}").copy_(b)
+
+    def layers(self) -> list[tuple[Float[Tensor, "R I"], Float[Tensor, " R"]]]:
+        """Weights and biases of the hidden layers, first layer first."""
+        return [
+            (getattr(self, f"weight_{n}"), getattr(self, f"bias_{n}"))
+            for n in range(self.depth)
+        ]
+
+    def _hidden(self, z: Float[Tensor, "*batch I"]) -> list[Tensor]:
+        values: list[Tensor] = []
+        for w, b in self.layers():
+            seen = torch.cat([z, values[-1]], dim=-1) if values else z
+            values.append(torch.tanh(nn.functional.linear(seen, w, b)))
+        return values
+
+    def features(
+        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch J"]:
+        """The values ``[1, u, x, h_1, ..., h_depth]``."""
+        z = u if x is None else torch.cat([u, x], dim=-1)
+        return torch.cat([torch.ones_like(z[..., :1]), z, *self._hidden(z)], dim=-1)
+
+    def jacobian(
+        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch O D"]:
+        """``C_u^T + sum_i C_i^T diag(1 - h_i^2) W_i ...``, layers from the last on."""
+        z = u if x is None else torch.cat([u, x], dim=-1)
+        head = self.coefficients
+        straight = head[1 : 1 + self.dim].T
+        heads = head[1 + self._inputs :].split(self.width)
+        slopes = [1 - h.square() for h in self._hidden(z)]
+        weights = [w for w, _ in self.layers()]
+        if self.depth == 1:
+            # One product of matrices for all samples: the slopes are all that varies.
+            pairs = heads[0][:, :, None] * weights[0][:, None, : self.dim]
+            return straight + (slopes[0] @ pairs.flatten(1)).unflatten(
+                -1, (head.shape[1], self.dim)
+            )
+        total, back = straight, heads[-1].T
+        for layer in reversed(range(self.depth)):
+            back = back * slopes[layer][..., None, :]
+            total = total + back @ weights[layer][:, : self.dim]
+            if layer:
+                back = heads[layer - 1].T + back @ weights[layer][:, self._inputs :]
+        return total
