@@ -7,7 +7,13 @@ import pytest
 import torch
 from scipy.stats import gaussian_kde
 
-from wpnode_ext.metrics import kernel_density, kl_divergence, marginal_kl
+from wpnode_ext.metrics import (
+    joint_pdf,
+    kernel_density,
+    kl_divergence,
+    marginal_kl,
+    pdf,
+)
 
 
 def normal(n: int, mean: float = 0.0, std: float = 1.0, d: int = 1) -> torch.Tensor:
@@ -63,6 +69,17 @@ def test_kernel_densities_are_those_of_scipy(d: int) -> None:
     assert np.abs(ours - exact).max() < 0.02 * exact.max()
 
 
+def test_pdfs_of_gaussian_samples_are_the_bell_curve() -> None:
+    u = torch.cat([normal(100_000), normal(100_000, 2.0, 3.0)], 1)
+    u[0] = math.nan
+    grid, density = pdf(u)
+    for j, (mean, std) in enumerate(((0.0, 1.0), (2.0, 3.0))):
+        z = (grid[j] - mean) / std
+        bell = torch.exp(-(z**2) / 2) / (std * math.sqrt(2 * math.pi))
+        assert (density[j] - bell).abs().max() < 0.03 * bell.max()
+        assert torch.trapezoid(density[j], grid[j]).item() == pytest.approx(1, abs=1e-6)
+
+
 def waves(n: int, k: int, seed: int) -> torch.Tensor:
     """Single sine waves of random phase on 64 points of a line of length 10."""
     x = 10 * torch.arange(64, dtype=torch.float64) / 64
@@ -84,6 +101,18 @@ def test_joint_divergence_does_not_depend_on_the_unit_of_length() -> None:
     a, b = waves(500, 2, seed=0), waves(500, 3, seed=1)
     one, other = (kl_divergence(a, b, kind="joint", length=x) for x in (10.0, 5.0))
     assert one == pytest.approx(other, rel=1e-6)
+
+
+def test_joint_pdf_of_a_wave_lies_on_its_ellipse() -> None:
+    grids, density = joint_pdf(waves(2000, 2, seed=0), length=10.0)
+    cell = (grids[:, 1] - grids[:, 0]).prod()
+    assert (density.sum() * cell).item() == pytest.approx(1.0, abs=1e-6)
+    # u_x = a k cos, u_xx = -a k^2 sin with a near 1 and k = 2 pi 2 / 10.
+    k = 0.4 * math.pi
+    radius = ((grids[0] / k) ** 2)[:, None] + ((grids[1] / k**2) ** 2)[None]
+    mean = (density * radius).sum() * cell
+    assert mean.item() == pytest.approx(1.01, abs=0.05)
+    assert density[radius < 0.2].max() < 0.1 * density.max()
 
 
 def test_states_that_are_not_finite_are_left_out() -> None:

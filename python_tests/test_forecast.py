@@ -18,6 +18,16 @@ def test_error_is_in_units_of_the_spread() -> None:
     assert result.finite.tolist() == [1.0] * 50
 
 
+def test_components_are_weighted_as_the_definition_says() -> None:
+    u = torch.zeros(1, 1, 2, dtype=torch.float64)
+    u_hat = torch.tensor([[[1.0, 0.0]]])
+    sigma = torch.tensor([1.0, 7.0])
+    pooled = error_by_lead_time(u_hat, u, sigma=sigma)
+    each = error_by_lead_time(u_hat, u, definition="componentwise", sigma=sigma)
+    assert pooled.rmse.item() == pytest.approx((1 / 50) ** 0.5)
+    assert each.rmse.item() == pytest.approx((1 / 2) ** 0.5)
+
+
 def test_lost_members_are_counted() -> None:
     u = torch.randn(10, 4, 1, dtype=torch.float64)
     u_hat = u + 1.0

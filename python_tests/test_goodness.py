@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from scipy.stats import chi2
+from scipy.stats import chi2, shapiro
 
 from problems import lorenz63, lorenz63_field
 from wpnode_ext.data import add_noise
-from wpnode_ext.metrics import goodness_of_fit, ljung_box
+from wpnode_ext.metrics import goodness_of_fit, ljung_box, shapiro_wilk
 
 SETTINGS = {"dt": 0.01, "p": 8, "ell": 50}
 
@@ -26,6 +26,7 @@ def test_the_true_field_leaves_what_noise_makes() -> None:
     assert result.n_segments == 199
     assert result.ratio == pytest.approx(1.0, abs=0.25)
     assert result.p_value > 0.01
+    assert result.normality > 0.01
 
 
 def test_noise_is_estimated_where_it_is_not_given() -> None:
@@ -108,9 +109,27 @@ def test_p_values_are_corrected_for_the_number_of_columns() -> None:
     assert many == pytest.approx(min(1.0, 3 * one))
 
 
+def test_single_events_show_as_residuals_that_are_not_gaussian() -> None:
+    v, sigma = add_noise(torch.zeros(20_000, 1, dtype=torch.float64) + 1, 0.02, seed=3)
+    v[8025:] += 1.0
+    result = goodness_of_fit(lambda t, u: 0.0 * u, v, sigma=sigma, **SETTINGS)
+    assert result.normality < 1e-6
+
+
+def test_normality_is_the_smallest_corrected_p_value() -> None:
+    x = torch.randn(100, 2, dtype=torch.float64)
+    x[:, 1] = x[:, 1] ** 3
+    p = min(shapiro(x[:, j].numpy()).pvalue for j in range(2))
+    assert shapiro_wilk(x) == pytest.approx(2 * p)
+    # 20 000 rows are more than the test is made for.
+    assert shapiro_wilk(torch.randn(20_000, 1, dtype=torch.float64)) > 1e-3
+
+
 def test_bad_requests_are_refused() -> None:
     v, _ = noisy(n=200)
     with pytest.raises(ValueError, match="`sigma` must be positive"):
         goodness_of_fit(true_field, v, sigma=0.0, **SETTINGS)
     with pytest.raises(ValueError, match="at least 4 rows"):
         ljung_box(torch.zeros(3, 1))
+    with pytest.raises(ValueError, match="at least 3 rows"):
+        shapiro_wilk(torch.zeros(2, 1))

@@ -15,7 +15,7 @@ from .filtering import filter_series, score_filter
 from .losses import weak_loss, weak_residual
 
 # Judgement
-from .metrics import vpt
+from .metrics import kl_divergence, vpt
 from .noise import estimate_noise
 from .plan import WeakPlan
 
@@ -35,6 +35,7 @@ __all__ = [
     "build_info",
     "estimate_noise",
     "filter_series",
+    "kl_divergence",
     "load",
     "rollout",
     "score_filter",

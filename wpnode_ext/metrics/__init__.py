@@ -1,6 +1,6 @@
 """Judgement: how long a forecast holds, and whether its climate is right."""
 
-from .densities import kernel_density, kl_divergence, marginal_kl
+from .densities import joint_pdf, kernel_density, kl_divergence, marginal_kl, pdf
 from .forecast import (
     Boundedness,
     LeadTimeError,
@@ -9,7 +9,7 @@ from .forecast import (
     error_by_lead_time,
     solver_robustness,
 )
-from .goodness import GoodnessOfFit, goodness_of_fit, ljung_box
+from .goodness import GoodnessOfFit, goodness_of_fit, ljung_box, shapiro_wilk
 from .reconstruction import spectral_distance, state_space_divergence
 from .vpt import VPTResult, bootstrap_interval, normalised_error, vpt
 
@@ -23,11 +23,14 @@ __all__ = [
     "bootstrap_interval",
     "error_by_lead_time",
     "goodness_of_fit",
+    "joint_pdf",
     "kernel_density",
     "kl_divergence",
     "ljung_box",
     "marginal_kl",
     "normalised_error",
+    "pdf",
+    "shapiro_wilk",
     "solver_robustness",
     "spectral_distance",
     "state_space_divergence",

@@ -70,6 +70,50 @@ def marginal_kl(u_hat: Array, u: Array, *, n_grid: int = 1024) -> Float[Tensor, 
     return torch.tensor(values, dtype=torch.float64)
 
 
+def pdf(
+    u: Array, *, n_grid: int = 256
+) -> tuple[Float[Tensor, "D G"], Float[Tensor, "D G"]]:
+    """Density of every component, a Gaussian kernel estimate of Scott's bandwidth.
+
+    Args:
+        u: trajectories, ``[..., D]``; states that are not finite are left out.
+        n_grid: points of the grid.
+
+    Returns:
+        The grid and the densities on it, whose integral is 1.
+    """
+    x = _finite(as_float64(u, "u"), "u")
+    grids, values = [], []
+    for column in x.T:
+        low, high = _range(column, column, 5)
+        density = kernel_density(column[:, None], [(low, high)], n_grid)
+        grids.append(np.linspace(low, high, n_grid))
+        values.append(density * (n_grid - 1) / (high - low))
+    return torch.from_numpy(np.stack(grids)), torch.from_numpy(np.stack(values))
+
+
+def joint_pdf(
+    u: Array, *, length: float, n_grid: int = 200
+) -> tuple[Float[Tensor, "2 G"], Float[Tensor, "G G"]]:
+    """Joint density of (u_x, u_xx) at all points of a periodic line.
+
+    Args:
+        u: states ``[..., points]``; those that are not finite are left out.
+        length: of the line.
+        n_grid: points of the grid along each axis.
+
+    Returns:
+        The grids of u_x and u_xx, and the density with the axes in this order.
+    """
+    pairs = _derivatives(_finite(as_float64(u, "u"), "u"), length)
+    edges = [_range(pairs[:, j], pairs[:, j], 6) for j in range(2)]
+    density = kernel_density(pairs, edges, n_grid)
+    for low, high in edges:
+        density = density * (n_grid - 1) / (high - low)
+    grids = np.stack([np.linspace(low, high, n_grid) for low, high in edges])
+    return torch.from_numpy(grids), torch.from_numpy(density)
+
+
 def kernel_density(
     x: NDArray[Any], edges: list[tuple[float, float]], n_grid: int
 ) -> NDArray[Any]:
@@ -117,15 +161,20 @@ def _samples(u_hat: Array, u: Array) -> tuple[NDArray[Any], NDArray[Any]]:
             "`u_hat` and `u` must have shapes [..., D] with one D; "
             f"got {list(model.shape)} and {list(truth.shape)}."
         )
-    model, truth = (x.reshape(-1, x.shape[-1]) for x in (model, truth))
-    model = model[model.isfinite().all(1)]
-    for name, x in (("u_hat", model), ("u", truth)):
-        if len(x) < 10 or not (x.std(0) > 0).all():
-            raise ValueError(
-                f"`{name}` must have at least 10 finite states that differ; "
-                f"got {len(x)}."
-            )
-    return model.numpy(), truth.numpy()
+    return _finite(model, "u_hat"), _finite(truth, "u")
+
+
+def _finite(u: Tensor, name: str) -> NDArray[Any]:
+    """States that are finite, ``[n, D]``; there must be some that differ."""
+    if u.dim() < 2:
+        raise ValueError(f"`{name}` must have shape [..., D]; got {list(u.shape)}.")
+    x = u.reshape(-1, u.shape[-1])
+    x = x[x.isfinite().all(1)]
+    if len(x) < 10 or not (x.std(0) > 0).all():
+        raise ValueError(
+            f"`{name}` must have at least 10 finite states that differ; got {len(x)}."
+        )
+    return x.numpy()
 
 
 def _scott(x: NDArray[Any], d: int) -> float:

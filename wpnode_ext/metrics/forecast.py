@@ -10,6 +10,7 @@ from .._arrays import as_float64
 from .._typing import Array, Field
 from ..solvers import rollout
 from .densities import kl_divergence
+from .vpt import Definition, normalised_error
 
 # The solvers the paper swaps.
 SOLVERS = ("dopri5", "bosh3", "euler", "midpoint", "rk4")
@@ -20,8 +21,8 @@ class LeadTimeError:
     """Error of a set of forecasts against lead time.
 
     Attributes:
-        rmse: root mean square over members still finite, and over components in units
-            of their standard deviation, ``[T]``; NaN where no member is left.
+        rmse: root mean square of the normalised error over members still finite,
+            ``[T]``; NaN where no member is left.
         finite: share of the members that are finite, ``[T]``: an error that stops
             growing because members were lost is no success.
     """
@@ -31,25 +32,23 @@ class LeadTimeError:
 
 
 def error_by_lead_time(
-    u_hat: Array, u: Array, *, sigma: Array | None = None
+    u_hat: Array,
+    u: Array,
+    *,
+    definition: Definition = "pooled",
+    sigma: Array | None = None,
 ) -> LeadTimeError:
-    """Root mean square error at every lead time.
+    """Root mean square over forecasts of the error of :func:`~wpnode_ext.vpt`.
 
     Args:
         u_hat, u: forecasts and truth, ``[T, B, *state]``.
+        definition: how components are weighted, as in :func:`~wpnode_ext.vpt`.
         sigma: standard deviations ``[*state]``; default those of `u`.
     """
     forecast, truth = _pair(u_hat, u)
-    x = truth.flatten(2)
-    if sigma is None:
-        deviation = x.flatten(0, 1).std(0, correction=0)
-    else:
-        deviation = as_float64(sigma, "sigma").flatten()
-    if not (deviation > 0).all():
-        raise ValueError("`sigma` must be positive; a component of `u` never changes.")
-    squares = ((forecast.flatten(2) - x) / deviation).square().mean(2)
-    there = squares.isfinite()
-    total = squares.masked_fill(~there, 0.0).sum(1)
+    error = normalised_error(forecast, truth, definition=definition, sigma=sigma)
+    there = error.isfinite()
+    total = error.masked_fill(~there, 0.0).square().sum(1)
     return LeadTimeError(
         rmse=(total / there.sum(1)).sqrt(), finite=there.double().mean(1)
     )

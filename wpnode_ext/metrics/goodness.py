@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from jaxtyping import Float
 from scipy.special import gammaincc
+from scipy.stats import shapiro
 from torch import Tensor
 
 from .. import ops
@@ -18,6 +19,8 @@ from ..quadrature import segment_weights
 
 # Samples whose Jacobians are probed at a time.
 CHUNK = 4096
+# Rows up to which the p-values of the Shapiro-Wilk test are accurate.
+SHAPIRO_ROWS = 5000
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class GoodnessOfFit:
             where it misses part of the dynamics, far below where it follows the noise.
         p_value: Ljung-Box test of the residuals' whiteness, smallest over components
             and corrected for their number: small where residuals still hold dynamics.
+        normality: p-value of the Shapiro-Wilk test of the whitened residuals, corrected
+            likewise: small where single events leave residuals noise would not.
         autocorrelation: of the residuals at lags 1, 2, ..., averaged over components.
         n_segments: segments used; they do not overlap.
         sigma: noise that was assumed, ``[*state]``.
@@ -36,6 +41,7 @@ class GoodnessOfFit:
 
     ratio: float
     p_value: float
+    normality: float
     autocorrelation: Float[Tensor, " L"]
     n_segments: int
     sigma: Float[Tensor, "..."]
@@ -108,10 +114,12 @@ def goodness_of_fit(
     expected = torch.as_tensor(expected)[0, :, 0].clamp(min=0.0)
     ratio = residual.square().sum() / expected.sum()
     whitened = residual / expected.sqrt().clamp(min=1e-300)[:, None]
-    p_value, correlation = ljung_box(whitened[:, level.flatten() > 0], n_lags=n_lags)
+    white = whitened[:, level.flatten() > 0]
+    p_value, correlation = ljung_box(white, n_lags=n_lags)
     return GoodnessOfFit(
         ratio=ratio.item(),
         p_value=p_value,
+        normality=shapiro_wilk(white),
         autocorrelation=correlation,
         n_segments=plan.n_segments,
         sigma=level.cpu(),
@@ -143,6 +151,20 @@ def ljung_box(
     statistic = n * (n + 2) * (rho.square() / (n - lags)[:, None]).sum(0)
     p_values = gammaincc(n_lags / 2, statistic.cpu().numpy() / 2)
     return min(1.0, float(p_values.min()) * x.shape[1]), rho.mean(1).cpu()
+
+
+def shapiro_wilk(x: Float[Tensor, "n D"]) -> float:
+    """Shapiro-Wilk test of normality of every column.
+
+    Returns:
+        The smallest p-value times the number of columns, at most 1. Of more rows than
+        the test is made for, evenly spread ones are taken.
+    """
+    if len(x) < 3:
+        raise ValueError(f"`x` must have at least 3 rows; got {len(x)}.")
+    rows = x[:: -(-len(x) // SHAPIRO_ROWS)].cpu().numpy()
+    values = [float(shapiro(column).pvalue) for column in rows.T]
+    return min(1.0, min(values) * len(values))
 
 
 def _noise_terms(
