@@ -1,0 +1,142 @@
+"""Gauss-Newton with Levenberg damping on a batch of windows, in units of the noise."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .block_tridiagonal import factor
+from .model_step import ModelStep
+
+# Damping, in units of the precision of an observation. The least keeps matrices
+# definite where a state is neither seen nor linked; it moves no minimum.
+LEAST_DAMPING = 1e-10
+FIRST_DAMPING = 1e-2
+LARGEST_DAMPING = 1e8
+# Relative rise of the cost that rounding alone may cause.
+ROUNDING = 1e-10
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``sum seen |data - x|^2 + sum link |x_{n+1} - Psi(x_n)|^2`` over x.
+
+    States `x` are divided by `scale`, the noise. Time is the first axis; after
+    :meth:`cut` a second axis counts windows.
+
+    Attributes:
+        step: the model Psi, in physical units.
+        data: observations, ``[N, D]``.
+        seen: 1 where a value is there, ``[N, D]``.
+        link: precision of the model from sample to sample, 0 across gaps,
+            ``[N - 1, D]``.
+        scale: ``[D]``.
+        t, h: times of the samples and lengths of the intervals, ``[N]``, ``[N - 1]``.
+    """
+
+    step: ModelStep
+    data: Float[Tensor, "N ..."]
+    seen: Float[Tensor, "N ..."]
+    link: Float[Tensor, "m ..."]
+    scale: Float[Tensor, " D"]
+    t: Float[Tensor, "N ..."]
+    h: Float[Tensor, "m ..."]
+
+    def cut(self, rows: Int[Tensor, "L B"]) -> "Problem":
+        """The windows made of the given samples."""
+        return replace(
+            self,
+            data=self.data[rows],
+            seen=self.seen[rows],
+            link=self.link[rows[:-1]],
+            t=self.t[rows],
+            h=self.h[rows[:-1]],
+        )
+
+    def pick(self, windows: Bool[Tensor, " B"]) -> "Problem":
+        """Some of the windows."""
+        names = ("data", "seen", "link", "t", "h")
+        return replace(
+            self, **{name: getattr(self, name)[:, windows] for name in names}
+        )
+
+    def cost(self, x: Float[Tensor, "L B D"]) -> Float[Tensor, " B"]:
+        """The sum that is minimised, for each window."""
+        ahead = self.step(*self._before(x)) / self.scale
+        jump = x[1:] - ahead.reshape(x[1:].shape)
+        total = (self.seen * (self.data - x).square()).sum((0, 2))
+        return total + (self.link * jump.square()).sum((0, 2))
+
+    def equations(
+        self, x: Float[Tensor, "L B D"]
+    ) -> tuple[
+        Float[Tensor, "L B D D"], Float[Tensor, "m B D D"], Float[Tensor, "L B D"]
+    ]:
+        """Normal equations of the step: diagonal and lower blocks, right-hand side."""
+        ahead, slope = self.step.linearise(*self._before(x))
+        jump = x[1:] - (ahead / self.scale).reshape(x[1:].shape)
+        # In units of the noise: entry (i, j) is scaled by scale_j / scale_i.
+        slope = slope.mul_(self.scale / self.scale[:, None])
+        slope = slope.reshape(*x[1:].shape, x.shape[-1])
+        weighted = self.link[..., None] * slope
+        rhs = self.seen * (self.data - x)
+        rhs[1:] -= self.link * jump
+        rhs[:-1] += (weighted.mT @ jump[..., None])[..., 0]
+        precision = self.seen.clone()
+        precision[1:] += self.link
+        diagonal = torch.diag_embed(precision)
+        diagonal[:-1] += slope.mT @ weighted
+        return diagonal, weighted.neg_(), rhs
+
+    def posterior_std(self, x: Float[Tensor, "L B D"]) -> Float[Tensor, "L B D"]:
+        """Square roots of the diagonal of the inverse of the normal equations."""
+        diagonal, lower, _ = self.equations(x)
+        diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
+        blocks = factor(diagonal, lower).inverse_diagonal()
+        return blocks.diagonal(dim1=-2, dim2=-1).sqrt()
+
+    def _before(self, x: Float[Tensor, "L B D"]) -> tuple[Tensor, Tensor, Tensor]:
+        """What the model needs to step from every sample but the last."""
+        u = (x[:-1] * self.scale).reshape(-1, x.shape[-1])
+        return u, self.t[:-1].reshape(-1), self.h.reshape(-1)
+
+
+def minimise(
+    problem: Problem,
+    x: Float[Tensor, "L B D"],
+    max_iterations: int,
+    tolerance: float,
+) -> tuple[Float[Tensor, "L B D"], Bool[Tensor, " B"], int]:
+    """States of every window, which of them came to rest, and the steps tried.
+
+    A step that would raise the cost of a window is not taken; the window is damped
+    more, and tries again.
+    """
+    x, cost = x.clone(), problem.cost(x)
+    damping = torch.full_like(cost, LEAST_DAMPING)
+    done = torch.zeros_like(cost, dtype=torch.bool)
+    active = cost.isfinite()
+    tried = 0
+    while tried < max_iterations and active.any():
+        tried += 1
+        part, now = problem.pick(active), x[:, active]
+        diagonal, lower, rhs = part.equations(now)
+        diagonal.diagonal(dim1=-2, dim2=-1).add_(damping[active][:, None])
+        system = factor(diagonal, lower)
+        change = system.solve(rhs)
+        trial = now + change
+        value, size = part.cost(trial), change.square().mean((0, 2)).sqrt()
+        slack = ROUNDING * cost[active]
+        better = (value <= cost[active] + slack) & system.positive & size.isfinite()
+        numbers = active.nonzero().flatten()
+        taken = numbers[better]
+        x[:, taken], cost[taken] = trial[:, better], value[better]
+        undamped = damping[active] <= FIRST_DAMPING
+        done[numbers] = better & undamped & (size <= tolerance)
+        eased = damping[active] / 10
+        eased = torch.where(eased < FIRST_DAMPING / 10, LEAST_DAMPING, eased)
+        raised = (10 * damping[active]).clamp(min=FIRST_DAMPING)
+        damping[numbers] = torch.where(better, eased, raised)
+        active = active & ~done & (damping <= LARGEST_DAMPING)
+    return x, done, tried

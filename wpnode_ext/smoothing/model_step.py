@@ -1,0 +1,124 @@
+"""One step of the model from sample to sample, and its derivative."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..runge_kutta import TABLEAUX, integrate
+
+# Numbers a slice of Jacobians may hold: keeps the stages of a step in the cache.
+SLICE = 1 << 21
+
+
+class ModelStep:
+    """``Psi(u)``: the field followed over one sample interval by a Runge-Kutta method.
+
+    The derivative chains the Jacobians of the stages where the field gives them
+    (``field.jacobian(u)``, ``[*batch, D, D]``); else it is D forward-mode derivatives
+    of the step. States are flat, ``[M, D]``.
+
+    Args:
+        field: callable ``field(t, u)`` of states ``[M, *state]``, each by itself.
+        state: shape of one state.
+        method: fixed-step method of :mod:`wpnode_ext.runge_kutta`.
+        substeps: equal steps an interval is cut into.
+    """
+
+    def __init__(
+        self,
+        field: Callable[..., Tensor],
+        state: torch.Size,
+        *,
+        method: str = "rk4_classic",
+        substeps: int = 1,
+    ) -> None:
+        if method not in TABLEAUX or TABLEAUX[method].adaptive:
+            names = [name for name, row in TABLEAUX.items() if not row.adaptive]
+            raise ValueError(f"`method` must be one of {names}; got {method!r}.")
+        if substeps < 1:
+            raise ValueError(f"`substeps` must be an integer >= 1; got {substeps}.")
+        self._field, self._state = field, state
+        self._method, self._substeps = method, substeps
+        self._dtype = torch.float64
+        if isinstance(field, nn.Module):
+            floats = [x for x in field.parameters() if x.is_floating_point()]
+            self._dtype = floats[0].dtype if floats else torch.float64
+        # The Jacobian of a forced field would need the input as well.
+        autonomous = getattr(field, "forcing_dim", 0) == 0
+        self._jacobian = getattr(field, "jacobian", None) if autonomous else None
+
+    def __call__(
+        self, u: Float[Tensor, "M D"], t: Float[Tensor, " M"], h: Float[Tensor, " M"]
+    ) -> Float[Tensor, "M D"]:
+        """States after intervals of lengths `h` that begin at times `t`."""
+        part = (h / self._substeps)[:, None]
+        steps = [part] * self._substeps
+        return integrate(self._flat, u, t[:, None], steps, method=self._method)[-1]
+
+    def linearise(
+        self, u: Float[Tensor, "M D"], t: Float[Tensor, " M"], h: Float[Tensor, " M"]
+    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D D"]]:
+        """``Psi(u)`` and ``dPsi/du``, the derivative by entry j in column j."""
+        size = max(1, SLICE // (u.shape[1] ** 2))
+        parts = zip(u.split(size), t.split(size), h.split(size), strict=True)
+        chain = self._forward_mode if self._jacobian is None else self._chain
+        states, slopes = zip(*(chain(*part) for part in parts), strict=True)
+        return torch.cat(states), torch.cat(slopes)
+
+    def _flat(self, t: Tensor, u: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
+        """The field on flat states, in the precision of its weights."""
+        t = t.reshape(-1, *(1,) * len(self._state))
+        f = self._field(t, u.to(self._dtype).reshape(-1, *self._state))
+        return f.reshape(u.shape).to(u.dtype)
+
+    def _flat_jacobian(self, u: Float[Tensor, "M D"]) -> Float[Tensor, "M D D"]:
+        assert self._jacobian is not None
+        d = u.shape[1]
+        rows = self._jacobian(u.to(self._dtype).reshape(-1, *self._state))
+        return rows.reshape(-1, d, d).to(u.dtype)
+
+    def _chain(
+        self, u: Tensor, t: Tensor, h: Tensor
+    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D D"]]:
+        """``K_i = J(u_i) (S + h sum_j a_ij K_j)``, with S the derivative so far."""
+        tableau = TABLEAUX[self._method]
+        h, t = (h / self._substeps)[:, None], t[:, None]
+        slope = torch.eye(u.shape[1], dtype=u.dtype, device=u.device)
+        slope = slope.expand(len(u), -1, -1)
+        for number in range(self._substeps):
+            jacobian = self._flat_jacobian(u)
+            stages = [self._flat(t, u)]
+            slopes = [jacobian if number == 0 else jacobian @ slope]
+            for c, row in zip(tableau.c, tableau.a, strict=True):
+                inner = _moved(u, h, row, stages)
+                stages.append(self._flat(t + c * h, inner))
+                inside = _moved(slope, h[..., None], row, slopes)
+                slopes.append(self._flat_jacobian(inner) @ inside)
+            u = _moved(u, h, tableau.b, stages)
+            slope = _moved(slope, h[..., None], tableau.b, slopes)
+            t = t + h
+        return u, slope
+
+    def _forward_mode(
+        self, u: Tensor, t: Tensor, h: Tensor
+    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D D"]]:
+        def step(states: Tensor) -> Tensor:
+            return self(states, t, h)
+
+        def column(direction: Tensor) -> Tensor:
+            return torch.func.jvp(step, (u,), (direction.expand_as(u),))[1]  # type: ignore[return-value]
+
+        eye = torch.eye(u.shape[1], dtype=u.dtype, device=u.device)
+        return step(u), torch.func.vmap(column, out_dims=2)(eye)
+
+
+def _moved(
+    start: Tensor, h: Tensor, weights: tuple[float, ...], stages: list[Tensor]
+) -> Tensor:
+    """``start + h sum_j weights[j] stages[j]``."""
+    for weight, stage in zip(weights, stages, strict=True):
+        if weight != 0.0:
+            start = torch.addcmul(start, h, stage, value=weight)
+    return start
