@@ -121,6 +121,10 @@ def test_states_that_are_not_finite_are_left_out() -> None:
     assert kl_divergence(u_hat, u) == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_model_at_rest_has_a_large_but_finite_divergence() -> None:
+    assert 1 < kl_divergence(torch.zeros(1000, 1), normal(1000)) < 50
+
+
 def test_bad_requests_are_refused() -> None:
     u = normal(100, d=2)
     with pytest.raises(ValueError, match="`kind` must be 'marginal' or 'joint'"):

@@ -72,6 +72,26 @@ def test_starts_are_drawn_with_the_seed_and_fit_into_the_reference() -> None:
     assert len(one.starts.unique()) == 7
 
 
+def test_no_forecast_is_compared_across_a_border_or_a_gap() -> None:
+    u = circle(300)
+    # The second series begins elsewhere, and a sample of it is nonsense.
+    u[100:] = u[100:].flip(-1)
+    u[200] = 1e6
+    mask = torch.zeros(300, dtype=torch.bool)
+    mask[200] = True
+    result = evaluate_field(
+        rotation(1.0), u, DT, lengths=[100, 200], mask=mask, starts=300, horizon=5
+    )
+    ends = result.starts + len(result.t) - 1
+    inside = (ends < 100) | ((result.starts >= 100) & (ends < 200))
+    assert (inside | (result.starts > 200)).all()
+    # Only the first series turns this way; its forecasts are exact.
+    first = result.starts < 100
+    assert first.sum() == 50
+    assert result.vpt.censored.equal(first)
+    assert result.rmse.max() < 3
+
+
 def test_a_reference_shorter_than_the_horizon_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than the horizon of 100 samples"):
         evaluate_field(rotation(1.0), circle(50), DT, horizon=10.0)

@@ -1,15 +1,17 @@
 """Forecasts against a reference trajectory: how long they hold, how large they err."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ._arrays import as_float64
 from ._typing import Array, Field
-from .metrics import VPTResult, vpt
+from .metrics import VPTResult, error_by_lead_time, vpt
+from .runs import Runs, gap_free_runs, window_starts
 from .solvers import rollout
 
 
@@ -24,6 +26,7 @@ class Evaluation:
         u_hat, u: forecasts and truth, ``[T, B, *state]``.
         rmse, rmse_persistence: root mean square error at each lead time in units of the
             spread of the reference, of the model and of "nothing changes", ``[T]``.
+        finite: share of the forecasts the error at each lead time is made of, ``[T]``.
         diverged: share of forecasts that left every bound.
         starts: samples of the reference the forecasts began at, ``[B]``.
         unit: "Lyapunov times", or "units of time" where no exponent was given.
@@ -36,6 +39,7 @@ class Evaluation:
     u: Float[Tensor, "T B ..."]
     rmse: Float[Tensor, " T"]
     rmse_persistence: Float[Tensor, " T"]
+    finite: Float[Tensor, " T"]
     diverged: float
     starts: Tensor
     unit: str
@@ -108,6 +112,8 @@ def evaluate_field(
     horizon: float | None = None,
     method: str = "dopri5",
     seed: int = 0,
+    lengths: Sequence[int] | None = None,
+    mask: Array | None = None,
     **options: Any,
 ) -> Evaluation:
     """Forecasts from random states of a reference trajectory, compared with it.
@@ -125,26 +131,26 @@ def evaluate_field(
             reference.
         method: solver of the forecasts.
         seed: of the choice of starts.
+        lengths: lengths of several series laid end to end; no forecast is compared with
+            samples of two of them.
+        mask: True where a value is missing, ``[N]`` or the shape of `u`; no forecast is
+            compared with such samples.
         **options: of :func:`~wpnode_ext.rollout`.
     """
     truth = as_float64(u, "u")
-    n = len(truth)
+    runs = reference_runs(len(truth), lengths, mask)
+    longest = max((stop - first for first, stop in runs), default=0)
     if horizon is None:
-        horizon = dt * (n // 4)
+        horizon = dt * (longest // 4)
         if lyapunov_exponent is not None:
             horizon = min(horizon, 10.0 / lyapunov_exponent)
     steps = max(1, round(horizon / dt))
-    if steps >= n:
-        raise ValueError(
-            f"`u` must be longer than the horizon of {steps} samples; it has {n}. "
-            "Shorten `horizon`."
-        )
-    generator = torch.Generator().manual_seed(seed)
-    first = torch.randperm(n - steps, generator=generator)[:starts].sort()[0]
+    first = draw_starts(runs, steps, starts, seed)
     t = dt * torch.arange(steps + 1, dtype=torch.float64)
     result = rollout(field, truth[first], t, method=method, **options)
     wanted = torch.stack([truth[s : s + steps + 1] for s in first.tolist()], dim=1)
-    sigma = truth.std(0, correction=0)
+    seen = torch.cat([truth[a:b] for a, b in runs])
+    sigma = seen.std(0, correction=0)
     judged = {
         name: vpt(
             result.u,
@@ -157,21 +163,42 @@ def evaluate_field(
         )
         for name in ("pooled", "componentwise", "segment")
     }
-    spread = sigma.square().sum().sqrt()
+    error = error_by_lead_time(result.u, wanted, sigma=sigma)
+    still = error_by_lead_time(wanted[:1].expand_as(wanted), wanted, sigma=sigma)
     return Evaluation(
         vpt=judged.pop("pooled"),
         other_vpt=judged,
         t=t,
         u_hat=result.u,
         u=wanted,
-        rmse=_rmse(result.u - wanted) / spread,
-        rmse_persistence=_rmse(wanted[:1] - wanted) / spread,
+        rmse=error.rmse,
+        rmse_persistence=still.rmse,
+        finite=error.finite,
         diverged=result.diverged.double().mean().item(),
         starts=first,
         unit="units of time" if lyapunov_exponent is None else "Lyapunov times",
     )
 
 
-def _rmse(error: Float[Tensor, "T B ..."]) -> Float[Tensor, " T"]:
-    """Root of the mean over forecasts of the squared norm; those that ended are out."""
-    return error.flatten(2).square().sum(-1).nanmean(1).sqrt()
+def reference_runs(
+    n_samples: int, lengths: Sequence[int] | None, mask: Array | None
+) -> Runs:
+    """Stretches of a reference without border or missing value."""
+    missing = None
+    if mask is not None:
+        missing = (as_float64(mask, "mask") != 0).reshape(n_samples, -1).any(1)
+    return gap_free_runs(n_samples, lengths=lengths, missing=missing)
+
+
+def draw_starts(runs: Runs, steps: int, count: int, seed: int) -> Int[Tensor, " B"]:
+    """Random first samples of forecasts that have `steps` samples to be judged by."""
+    candidates = window_starts(runs, steps + 1)
+    if len(candidates) == 0:
+        longest = max((stop - first for first, stop in runs), default=0)
+        raise ValueError(
+            f"`u` must be longer than the horizon of {steps} samples; its longest "
+            f"stretch without a gap has {longest}. Shorten `horizon`."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(candidates), generator=generator)[:count]
+    return candidates[chosen.sort()[0]]

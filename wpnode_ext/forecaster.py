@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from ._arrays import as_float64
 from ._typing import Array
+from .climate import Climate, evaluate_climate
 from .data import Series, make_series
 from .evaluation import Evaluation, evaluate_field
 from .fields import Forcing, LibraryField
+from .metrics import GoodnessOfFit, goodness_of_fit
 from .model_file import write_model
 from .scaling import RescaledField, Scaler
 from .solvers import RolloutResult, rollout
@@ -105,6 +107,42 @@ class Forecaster:
         """
         self._check_fitted()
         return evaluate_field(self.physical_field_, u, dt, **options)
+
+    def climate(self, u: Array, dt: float, **options: Any) -> Climate:
+        """Compares long forecasts with a reference trajectory.
+
+        Args:
+            u: reference ``[N, *state]``.
+            dt: distance of its samples.
+            **options: see :func:`~wpnode_ext.climate.evaluate_climate`.
+        """
+        self._check_fitted()
+        return evaluate_climate(self.physical_field_, u, dt, **options)
+
+    def goodness_of_fit(
+        self, v: Data, dt: float | None = None, **options: Any
+    ) -> GoodnessOfFit:
+        """How well the field explains observations, told without a reference.
+
+        Args:
+            v: noisy observations at equal distances, as in :meth:`WPNODE.fit`.
+            dt: their distance; none for a Series, which has its own.
+            **options: see :func:`~wpnode_ext.metrics.goodness_of_fit`.
+        """
+        self._check_fitted()
+        series = as_series(v, dt=dt)
+        if series.dt is None:
+            raise ValueError("`v` must have samples at equal distances.")
+        weak = self.config_.weak
+        where = {"p": weak.p, "ell": weak.ell} | options
+        return goodness_of_fit(
+            self.physical_field_,
+            series.v,
+            dt=series.dt,
+            lengths=series.lengths,
+            mask=series.mask,
+            **where,
+        )
 
     def equations(
         self, names: Sequence[str] | None = None, digits: int = 4

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ._typing import Field
+from .solvers import in_dtype
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def lyapunov_exponents(
     cost less time than one long run, and give an error bar.
 
     Args:
-        field: callable ``field(t, u)`` that ``torch.func.jvp`` can differentiate.
+        field: callable ``field(t, u)`` that ``torch.func.jvp`` can differentiate. A
+            module in another dtype than `u0` is copied into that of `u0`.
         u0: starts on the attractor, ``[B, *state]``.
         dt: step; short enough for RK4 to be accurate and stable.
         duration: time over which growth is averaged.
@@ -69,6 +71,8 @@ def lyapunov_exponents(
         align: time tangent vectors turn before growth is counted.
         renormalise_every: steps between two QR decompositions.
     """
+
+    field = in_dtype(field, u0.dtype)
 
     def step(u: Tensor) -> Tensor:
         k1 = field(0.0, u)

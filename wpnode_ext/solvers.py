@@ -102,7 +102,7 @@ def rollout(
     if bound is None:
         bound = 100.0 * max(1.0, u0.abs().max().item() if u0.numel() else 1.0)
     run = _Run(
-        field=_in_dtype(field, u0.dtype),
+        field=in_dtype(field, u0.dtype),
         solve=_solver(method, rtol, atol, step, max_steps),
         bound=bound,
     )
@@ -180,7 +180,8 @@ def _over_state(flags: Tensor, u: Tensor) -> Tensor:
     return flags.reshape(*flags.shape, *(1,) * (u.dim() - flags.dim()))
 
 
-def _in_dtype(field: Field | nn.Module, dtype: torch.dtype) -> Field:
+def in_dtype(field: Field | nn.Module, dtype: torch.dtype) -> Field:
+    """`field`; where it is a module in another dtype, a copy in this one."""
     if not isinstance(field, nn.Module):
         return field
     tensors = [*field.parameters(), *field.buffers()]

@@ -16,6 +16,7 @@ from .._typing import Array, Field
 from ..noise import estimate_noise
 from ..plan import WeakPlan
 from ..quadrature import segment_weights
+from ..solvers import in_dtype
 
 # Samples whose Jacobians are probed at a time.
 CHUNK = 4096
@@ -73,7 +74,8 @@ def goodness_of_fit(
     their residuals are independent.
 
     Args:
-        field: callable ``field(t, u)`` that ``torch.func.jvp`` can differentiate.
+        field: callable ``field(t, u)`` that ``torch.func.jvp`` can differentiate; used
+            in float64.
         v: observations, ``[N, *state]``, in the coordinates of the field.
         dt: distance of the samples.
         p, ell: weak form.
@@ -100,7 +102,7 @@ def goodness_of_fit(
     plan = WeakPlan(data, dt=dt, p=p, ell=ell, q=ell, lengths=lengths, mask=mask)
     times = dt * torch.arange(len(data), dtype=torch.float64, device=data.device)
     trace, energy, f = _noise_terms(
-        field, times, data, level, n_probes, as_generator(seed)
+        in_dtype(field, data.dtype), times, data, level, n_probes, as_generator(seed)
     )
     residual = plan.residual(f).reshape(plan.n_segments, -1)
 

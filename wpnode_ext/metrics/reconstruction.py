@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from torch import Tensor
 
@@ -69,7 +70,8 @@ def spectral_distance(u_hat: Array, u: Array, *, smoothing: float = 20.0) -> flo
 
     Args:
         u_hat: a trajectory of the model, ``[T, D]`` or ``[T, B, D]`` (spectra are
-            averaged over the members); those that are not finite are left out.
+            averaged over the members); those that are not finite are left out. A
+            component at rest is at distance 1.
         u: of the truth, with the same T and step.
         smoothing: standard deviation of the smoothing, in bins of the spectrum.
     """
@@ -87,6 +89,8 @@ def spectral_distance(u_hat: Array, u: Array, *, smoothing: float = 20.0) -> flo
             return 1.0
         spectra.append(_spectrum(members, smoothing))
     p, q = spectra
+    if not (q.sum(0) > 0).all():
+        raise ValueError("`u` must change in every component to have a spectrum.")
     overlap = np.sqrt(p * q).sum(0).clip(0.0, 1.0)
     return float(np.sqrt(1 - overlap).mean())
 
@@ -146,7 +150,7 @@ def _mixtures(
     draws = p[rows.numpy()] + width * noise.numpy()
 
     def log_density(x: NDArray[Any]) -> NDArray[Any]:
-        squares = ((draws[:, None] - x[None]) ** 2).sum(-1)
+        squares = cdist(draws, x, "sqeuclidean")
         return logsumexp(-squares / (2 * width**2), axis=1) - np.log(len(x))
 
     # The Gaussians share their normalisation, which cancels.
@@ -154,10 +158,15 @@ def _mixtures(
 
 
 def _spectrum(x: Tensor, smoothing: float) -> NDArray[Any]:
-    """Power at positive frequencies, ``[F, D]``, each component summing to 1."""
+    """Power at positive frequencies, ``[F, D]``, each component summing to 1.
+
+    That of a component at rest is 0.
+    """
     centred = (x - x.mean(0)).numpy()
     power = (np.abs(np.fft.rfft(centred, axis=0)) ** 2).mean(1)[1:]
     smooth = gaussian_filter1d(power, smoothing, axis=0, mode="nearest")
-    if not (smooth.sum(0) > 0).all():
-        raise ValueError("a component never changes, and has no spectrum.")
-    return smooth / smooth.sum(0)
+    total = smooth.sum(0)
+    # What rounding leaves of a constant when its mean is taken off has no spectrum.
+    eps = np.finfo(np.float64).eps
+    moves = np.abs(centred).max((0, 1)) > eps * len(x) * x.abs().amax((0, 1)).numpy()
+    return np.where(moves, smooth / np.where(total > 0, total, 1.0), 0.0)
