@@ -77,6 +77,10 @@ void check_same_device(const Tensor& x, const Tensor& other, const char* name) {
 }
 
 cuda::Problem problem_of(const Geometry& g, const Tensor& x, const std::optional<Tensor>& starts) {
+    for (const std::int64_t count : {g.n_samples, g.state, g.n_segments}) {
+        check(count <= cuda::kMaxCount, "the CUDA operators take at most ", cuda::kMaxCount,
+              " samples, segments and channels; got ", count, ". Split the series.");
+    }
     cuda::Problem problem;
     problem.dtype = dtype_of(x);
     problem.batch = g.batch;
@@ -182,6 +186,8 @@ std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, co
 
 cuda::Weights weights_at(const Tensor& t, const Tensor& f, std::int64_t p, std::int64_t ell) {
     core::check_parameters(p, ell, 1);
+    check(ell <= cuda::kMaxGeneratedEll, "`ell` must be at most ", cuda::kMaxGeneratedEll,
+          " for weights generated on a CUDA device; got ", ell, ". Store the weights instead.");
     check_same_device(f, t, "t");
     cuda::Weights weights;
     weights.times = static_cast<const double*>(t.const_data_ptr());

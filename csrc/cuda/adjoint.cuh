@@ -99,7 +99,11 @@ __device__ void gather(const ResidualTile<T, V>& rows, const Weights& weights,
             const int stop = starts.first_from(sample + 1);
 #pragma unroll 2
             for (int j = starts.first_from(sample - ell); j < stop; ++j) {
-                sums[m].add_product(weights.row(j)(sample - starts.at(j)), rows.load(j));
+                const int node = sample - starts.at(j);
+                // Always, if the starts are in order.
+                if (node >= 0 && node <= ell) {
+                    sums[m].add_product(weights.row(j)(node), rows.load(j));
+                }
             }
         }
     }

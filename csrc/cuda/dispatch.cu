@@ -1,19 +1,13 @@
-#include <limits>
-
 #include "core/gauss_legendre.h"
+#include "core/weights.h"
 #include "cuda/dispatch.h"
 
 namespace wpnode::cuda {
-namespace {
 
-// Generated weights stand in shared memory, a whole segment at a time.
-constexpr std::int64_t kMaxGeneratedEll = 1024;
-
-}  // namespace
+static_assert(kMaxPower == core::kMaxP);
 
 int check(const Problem& problem, const Weights* weights) {
-    constexpr std::int64_t kMost = std::numeric_limits<int>::max() / 2;
-    const auto counts = [](std::int64_t n) { return n >= 0 && n <= kMost; };
+    const auto counts = [](std::int64_t n) { return n >= 0 && n <= kMaxCount; };
     bool good = problem.batch >= 0 && counts(problem.samples) && counts(problem.state) &&
                 counts(problem.segments) && counts(problem.ell) && problem.q >= 1 &&
                 problem.max_blocks >= 1;

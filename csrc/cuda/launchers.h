@@ -5,8 +5,8 @@
 // may be captured in a CUDA graph. The caller selects the device. All return a cudaError_t as int,
 // 0 for success; an empty problem enqueues what its (zero) result needs and nothing else.
 //
-// Results do not depend on the device or on scheduling: every output element is summed in one fixed
-// order, so repeated calls give the same bits.
+// Every output element is summed in one order, which depends on sizes and alignment only, neither
+// on scheduling nor on the device: repeated calls give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,12 @@ enum class DType { kFloat32, kFloat64, kFloat16, kBFloat16 };
 std::size_t element_size(DType dtype);
 std::size_t accumulator_size(DType dtype);
 
+// Most samples, segments, channels and nodes; what is counted in a kernel fits into an int, offsets
+// of elements have 64 bits.
+inline constexpr std::int64_t kMaxCount = (std::int64_t{1} << 30) - 1;
+// Longest segments whose weights are generated from times: they stand in shared memory.
+inline constexpr std::int64_t kMaxGeneratedEll = 1024;
+
 // Segment k of a series covers the ell + 1 samples from its start s_k on.
 struct Problem {
     DType dtype = DType::kFloat32;  // of x, y, f and grad
@@ -30,7 +36,8 @@ struct Problem {
     std::int64_t ell = 0;
     std::int64_t q = 1;  // s_k = k * q; the last segment must end inside the series
     // [K] non-decreasing, instead of q; nullptr if uniform. A start outside 0 .. N - 1 - ell makes
-    // the residual of its segment NaN, and what is summed from it.
+    // the residual of its segment NaN, and what is summed from it. Starts out of order give results
+    // without meaning, but no access outside the arrays.
     const std::int64_t* starts = nullptr;
     // Largest grid a launch may use; the default is the hardware's limit.
     std::int64_t max_blocks = (std::int64_t{1} << 31) - 1;

@@ -5,13 +5,14 @@
 
 namespace wpnode::cuda {
 
-// Sum over all threads, valid in thread 0. `scratch` holds one double per warp; the caller's
-// barrier separates it from earlier use. blockDim.x must be a multiple of 32.
+// Sum over all threads, valid in thread 0. `scratch` holds one double per warp. All threads call
+// it; blockDim.x must be a multiple of 32.
 __device__ inline double block_sum(double value, double* scratch) {
     constexpr unsigned kAllLanes = 0xffffffffu;
     for (int delta = 16; delta > 0; delta /= 2) {
         value += __shfl_down_sync(kAllLanes, value, delta);
     }
+    __syncthreads();  // readers of an earlier sum
     if (threadIdx.x % 32 == 0) store_shared(scratch + threadIdx.x / 32, value);
     __syncthreads();
     if (threadIdx.x == 0) {
