@@ -12,15 +12,16 @@ from wpnode_ext import ops, reference
 F64 = torch.float64
 
 
-def tensors(case, *, grad=True):
+def tensors(case, device="cpu", *, grad=True):
     """Series, segments and weights in float64, requiring gradients."""
-    x, y, w = case.series(F64), case.segments(F64), case.weights(F64)
+    makers = (case.series, case.segments, case.weights)
+    x, y, w = (make(F64, device) for make in makers)
     return tuple(t.requires_grad_(grad) for t in (x, y, w))
 
 
-def calls(case):
+def calls(case, device="cpu"):
     """Each operator as a function of its differentiable inputs (x, y, w)."""
-    at = {"q": case.q, "starts": case.start_tensor()}
+    at = {"q": case.q, "starts": case.start_tensor(device)}
     n, ell, rows = case.n_samples, case.ell, case.per_segment
     return {
         "corr": lambda lib, x, y, w: lib.corr(x, w, **at),
@@ -39,25 +40,25 @@ each_operator = pytest.mark.parametrize("name", calls(CASES["plain"]))
 
 @each_operator
 @small_cases()
-def test_first_derivatives_match_finite_differences(case, name):
-    call = calls(case)[name]
+def test_first_derivatives_match_finite_differences(case, name, device):
+    call = calls(case, device)[name]
     assert gradcheck(
-        lambda *args: call(ops, *args), tensors(case), check_forward_ad=True
+        lambda *args: call(ops, *args), tensors(case, device), check_forward_ad=True
     )
 
 
 @each_operator
 @small_cases()
-def test_second_derivatives_match_finite_differences(case, name):
-    call = calls(case)[name]
-    assert gradgradcheck(lambda *args: call(ops, *args), tensors(case))
+def test_second_derivatives_match_finite_differences(case, name, device):
+    call = calls(case, device)[name]
+    assert gradgradcheck(lambda *args: call(ops, *args), tensors(case, device))
 
 
 @small_cases()
-def test_fused_path_has_all_derivatives(case):
+def test_fused_path_has_all_derivatives(case, device):
     """Only `f` requires a gradient: the path with the one-pass kernel."""
-    x, y, w = tensors(case)
-    call = calls(case)["squared_residual"]
+    x, y, w = tensors(case, device)
+    call = calls(case, device)["squared_residual"]
 
     def loss(f):
         return call(ops, f, y.detach(), w.detach())
@@ -66,11 +67,11 @@ def test_fused_path_has_all_derivatives(case):
     assert gradgradcheck(loss, (x,))
 
 
-def test_third_derivative_of_the_cubed_loss():
-    x, y, w = tensors(CASES["one segment"])
+def test_third_derivative_of_the_cubed_loss(device):
+    x, y, w = tensors(CASES["one segment"], device)
     results = []
     for lib in (ops, reference):
-        call = calls(CASES["one segment"])["squared_residual"]
+        call = calls(CASES["one segment"], device)["squared_residual"]
         g = call(lib, x, y.detach(), w.detach()) ** 3
         for _ in range(3):
             (g,) = torch.autograd.grad(g.sum(), x, create_graph=True)
@@ -78,9 +79,9 @@ def test_third_derivative_of_the_cubed_loss():
     assert_close(*results)
 
 
-def test_walking_the_graph_twice_gives_the_same_gradient_twice():
+def test_walking_the_graph_twice_gives_the_same_gradient_twice(device):
     case = CASES["plain"]
-    x, y, w = tensors(case)
+    x, y, w = tensors(case, device)
     loss = ops.squared_residual(x, y.detach(), w.detach(), q=case.q)
     loss.backward(retain_graph=True)
     once = x.grad.clone()
@@ -89,9 +90,9 @@ def test_walking_the_graph_twice_gives_the_same_gradient_twice():
 
 
 @small_cases()
-def test_function_transforms_agree_with_the_reference(case):
-    x, y, w = tensors(case, grad=False)
-    call = calls(case)["squared_residual"]
+def test_function_transforms_agree_with_the_reference(case, device):
+    x, y, w = tensors(case, device, grad=False)
+    call = calls(case, device)["squared_residual"]
     v = torch.randn_like(x)
 
     def results(lib):
@@ -100,7 +101,7 @@ def test_function_transforms_agree_with_the_reference(case):
 
         yield func.grad(loss)(x)
         yield func.jvp(loss, (x,), (v,))[1]
-        yield func.vjp(loss, x)[1](torch.tensor(2.0, dtype=F64))[0]
+        yield func.vjp(loss, x)[1](torch.tensor(2.0, dtype=F64, device=device))[0]
         yield func.jacrev(loss)(x)
         yield func.jacfwd(loss)(x)
         yield func.hessian(loss)(x)
@@ -112,9 +113,9 @@ def test_function_transforms_agree_with_the_reference(case):
 
 @each_operator
 @small_cases()
-def test_jacrev_equals_jacfwd(case, name):
-    args = tensors(case, grad=False)
-    call = calls(case)[name]
+def test_jacrev_equals_jacfwd(case, name, device):
+    args = tensors(case, device, grad=False)
+    call = calls(case, device)[name]
     used = {"corr": (0, 2), "corr_t": (1, 2), "corr_w": (0, 1)}.get(name, (0, 1, 2))
 
     def function(*inputs):
@@ -126,9 +127,9 @@ def test_jacrev_equals_jacfwd(case, name):
     )
 
 
-def test_forward_mode_is_not_silently_zero():
+def test_forward_mode_is_not_silently_zero(device):
     case = CASES["plain"]
-    x, y, w = tensors(case, grad=False)
+    x, y, w = tensors(case, device, grad=False)
     tangent = torch.randn_like(x)
     _, through_func = func.jvp(lambda f: ops.corr(f, w, q=case.q), (x,), (tangent,))
     assert_close(through_func, reference.corr(tangent, w, q=case.q))
@@ -147,15 +148,15 @@ def test_forward_mode_is_not_silently_zero():
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (2, None), (None, 0), (0, 1)])
-def test_vmap_over_series_and_weights(in_dims):
+def test_vmap_over_series_and_weights(in_dims, device):
     case = CASES["batch"]
     sizes = {"x": list(case.series(F64).shape), "w": [case.ell + 1]}
     x_dim, w_dim = in_dims
     for name, dim in (("x", x_dim), ("w", w_dim)):
         if dim is not None:
             sizes[name].insert(dim, 5)
-    x, w = torch.randn(sizes["x"], dtype=F64), torch.randn(sizes["w"], dtype=F64)
-    y = case.segments(F64)
+    x, w = (torch.randn(sizes[name], dtype=F64, device=device) for name in "xw")
+    y = case.segments(F64, device)
 
     def results(lib):
         def corr(x, w):
@@ -171,14 +172,14 @@ def test_vmap_over_series_and_weights(in_dims):
         assert_close(ours, theirs)
 
 
-def test_per_sample_gradients_of_a_network():
+def test_per_sample_gradients_of_a_network(device):
     net = torch.nn.Sequential(
         torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
     )
-    net = net.double()
+    net = net.to(device, F64)
     parameters = dict(net.named_parameters())
-    series = torch.randn(6, 1, 40, 3, dtype=F64)
-    w_lhs, w_rhs = torch.randn(2, 11, dtype=F64)
+    series = torch.randn(6, 1, 40, 3, dtype=F64, device=device)
+    w_lhs, w_rhs = torch.randn(2, 11, dtype=F64, device=device)
 
     def loss(lib, parameters, v):
         f = func.functional_call(net, parameters, (v,))
@@ -193,9 +194,9 @@ def test_per_sample_gradients_of_a_network():
 
 @each_operator
 @small_cases()
-def test_opcheck(case, name):
-    x, y, w = tensors(case)
-    starts, q = case.start_tensor(), case.q
+def test_opcheck(case, name, device):
+    x, y, w = tensors(case, device)
+    starts, q = case.start_tensor(device), case.q
     op = torch.ops.wpnode
     arguments = {
         "corr": (op.corr, (x, w, starts, q)),
@@ -209,8 +210,8 @@ def test_opcheck(case, name):
 
 
 @small_cases()
-def test_operators_of_traced_code_have_right_formulas(case):
-    op, starts, q = torch.ops.wpnode, case.start_tensor(), case.q
+def test_operators_of_traced_code_have_right_formulas(case, device):
+    op, starts, q = torch.ops.wpnode, case.start_tensor(device), case.q
 
     def loss(x, y, w):
         return op.weak_loss(x, y, w, starts, q, 0.3)
@@ -219,15 +220,15 @@ def test_operators_of_traced_code_have_right_formulas(case):
         return op.weak_loss_grad(x, y, w, starts, q, 0.3)
 
     for function in (loss, loss_and_gradient):
-        assert gradcheck(function, tensors(case))
-    assert gradgradcheck(loss_and_gradient, tensors(case))
+        assert gradcheck(function, tensors(case, device))
+    assert gradgradcheck(loss_and_gradient, tensors(case, device))
 
 
 @small_cases()
-def test_compiled_loss_needs_no_graph_break(case):
-    x, y, w = tensors(case)
+def test_compiled_loss_needs_no_graph_break(case, device):
+    x, y, w = tensors(case, device)
     y, w = y.detach(), w.detach()
-    call = calls(case)["squared_residual"]
+    call = calls(case, device)["squared_residual"]
     torch.compiler.reset()
     compiled = torch.compile(
         lambda f: call(ops, f, y, w), fullgraph=True, dynamic=True, backend="aot_eager"
@@ -241,10 +242,11 @@ def test_compiled_loss_needs_no_graph_break(case):
     assert_close(x.grad, wide.grad)
 
 
-def test_opcheck_of_generated_weights():
+def test_opcheck_of_generated_weights(device):
     case = CASES["scattered rows"]
-    f, lhs, starts = case.series(F64), case.segments(F64), case.start_tensor()
-    t = torch.rand(case.n_samples, dtype=F64).add(0.1).cumsum(0)
+    f, lhs = case.series(F64, device), case.segments(F64, device)
+    starts = case.start_tensor(device)
+    t = torch.rand(case.n_samples, dtype=F64, device=device).add(0.1).cumsum(0)
     op, recipe = torch.ops.wpnode, (4, case.ell)
     torch.library.opcheck(op.segment_rows, (t, starts, 1, *recipe, 1))
     torch.library.opcheck(op.weak_loss_at, (f, lhs, t, starts, 1, *recipe, 0.3))
