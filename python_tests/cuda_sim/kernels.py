@@ -210,12 +210,17 @@ def weak_loss(
 
 
 def weak_loss_grad(
-    lhs: Tensor, f: Tensor, weights: Weights, segments: Segments, scale: float
+    lhs: Tensor,
+    f: Tensor,
+    weights: Weights,
+    segments: Segments,
+    scale: float,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     problem = segments.struct(f.dtype, *f.shape)
     struct = weights.struct()
     loss = _output(f, 1, dtype=accumulator(f.dtype))
-    grad = _output(f, *f.shape)
+    grad = _output(f, *f.shape) if out is None else out
     work = _workspace(
         library().sim_weak_loss_grad_workspace(byref(problem), byref(struct))
     )

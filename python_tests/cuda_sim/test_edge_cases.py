@@ -1,10 +1,11 @@
 """Empty problems, limits, bad arguments and bad starts."""
 
+import numpy as np
 import pytest
 import torch
 
 from cuda_sim import kernels, oracle, toolchain
-from cuda_sim.kernels import Segments, Weights
+from cuda_sim.kernels import Segments, Traffic, Weights
 
 pytestmark = pytest.mark.skipif(
     not toolchain.have_compiler(), reason=f"needs {toolchain.COMPILER}"
@@ -131,6 +132,41 @@ def test_samples_no_segment_covers_have_no_gradient():
     assert grad[0, covered].all()
     grad[0, covered] = 0
     assert not grad.any()
+
+
+def test_offsets_beyond_31_bits():
+    # Two segments at the ends of 5 GB, most of which is never touched: of the kernels
+    # that write every sample only the first and the last block run.
+    samples, state, ell = 2**17, 18_432, 8
+    segments, w = Segments(ell, q=samples - 1 - ell), draw(ell + 1).float()
+    weights, half = Weights(w), torch.float16
+    x = torch.from_numpy(np.zeros((1, samples, state), np.float16))  # pages on demand
+    assert (samples - 1 - ell) * state > 2**31
+    x[0, -ell - 1 :] = draw(ell + 1, state).half()
+    part, one = x[:, -ell - 1 :].clone(), Segments(ell)
+
+    y = kernels.corr(x, weights, segments)
+    assert not y[0, 0].any()
+    assert torch.equal(y[:, 1:], kernels.corr(part, weights, one))
+    gw = kernels.corr_w(y, x, segments, per_segment=False)
+    torch.testing.assert_close(gw, kernels.corr_w(y[:, 1:].clone(), part, one, False))
+
+    lhs = draw(1, 2, state).float()
+    back, slope = torch.empty_like(x), torch.empty_like(x)
+    for purpose, run in {
+        "adjoint": lambda: kernels.corr_t(y, weights, segments, samples, back),
+        "loss_gradient": lambda: kernels.weak_loss_grad(
+            lhs, x, weights, segments, 1.0, slope
+        ),
+    }.items():
+        plan = kernels.plan(segments, weights, purpose, half, (1, samples, state))
+        with Traffic(sampling=plan["tiles"] - 1):
+            run()
+    last = (slice(None), slice(-ell - 1, None), slice(-8, None))
+    want = kernels.corr_t(y[:, 1:].clone(), weights, one, ell + 1)
+    assert torch.equal(back[last], want[..., -8:])
+    _, want = kernels.weak_loss_grad(lhs[:, 1:].clone(), part, weights, one, 1.0)
+    torch.testing.assert_close(slope[last], want[..., -8:])
 
 
 @pytest.mark.parametrize(
