@@ -1,10 +1,15 @@
 # Proof of the CUDA kernels without a GPU; included by the Makefile.
+#   make cuda-compile ARCHS="80 90"           some architectures only, no report
+#   make cuda-link CUDA_TORCH=torch==2.14.1   the CUDA build of torch to link with
 
-.PHONY: cuda-compile cuda-traffic cuda-sim-sanitize
+ARCHS ?=
+CUDA_TORCH ?= torch==2.14.1
+
+.PHONY: cuda-compile cuda-traffic cuda-sim-sanitize cuda-link
 
 # Every kernel for every target, warnings as errors; registers, spills and occupancy.
 cuda-compile: $(TOOLS)
-	$(BIN)/python benchmarks/cuda_static.py
+	$(BIN)/python benchmarks/cuda_static.py $(ARCHS)
 
 # Sectors and bank conflicts of the default problems, counted by the simulator.
 cuda-traffic: $(TOOLS)
@@ -13,3 +18,7 @@ cuda-traffic: $(TOOLS)
 # The kernels' sources under the address, undefined-behaviour and thread sanitizers.
 cuda-sim-sanitize: $(TOOLS)
 	$(BIN)/python python_tests/cuda_sim/sanitize.py
+
+# The extension with its kernels against a CUDA torch (gigabytes, in build/cuda_link).
+cuda-link:
+	$(PYTHON) benchmarks/cuda_link.py --torch $(CUDA_TORCH)

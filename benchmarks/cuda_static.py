@@ -4,8 +4,10 @@
     python benchmarks/cuda_static.py 80 90      # some
 
 Warnings are errors. Exits with status 1 if a kernel spills registers or uses local
-memory, or if registers or shared memory keep the kernels of a default problem from half
-of the threads of a multiprocessor.
+memory, if registers or shared memory keep the kernels of a default problem from half of
+the threads of a multiprocessor, or if a kernel of the vector path does not move its
+vectors in one instruction. What was compiled is kept in build/cuda_static: a run that
+was stopped goes on where it was.
 """
 
 import hashlib
@@ -23,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python_tests"))
 
 from cuda_shapes import OPERATORS, PURPOSES, SHAPES, Shape  # noqa: E402
+from cuda_targets import TARGETS, Target, occupancy  # noqa: E402
 
 from cuda_sim import kernels  # noqa: E402
 from cuda_sim.kernels import Segments, Weights  # noqa: E402
@@ -34,31 +37,9 @@ FLAGS = [
     *("-std=c++20", "-O3", f"-I{CSRC}", "-Xptxas=-v", "-Werror=all-warnings"),
     "-Xcompiler=-Wall,-Wextra",
 ]
-REGISTERS = 65536  # of a multiprocessor; granted to warps in units of 256
+JOBS = 2
 
 
-@dataclass(frozen=True)
-class Target:
-    """Limits of one multiprocessor."""
-
-    number: int
-    threads: int
-    shared: int  # bytes
-    reserved: int = 1024  # shared bytes the system takes from each block
-
-
-TARGETS = (
-    Target(75, 1024, 64 * 1024, 0),
-    Target(80, 2048, 164 * 1024),
-    Target(86, 1536, 100 * 1024),
-    Target(89, 1536, 100 * 1024),
-    Target(90, 2048, 228 * 1024),
-    Target(100, 2048, 228 * 1024),
-    Target(103, 2048, 228 * 1024),
-    Target(110, 1536, 228 * 1024),
-    Target(120, 1536, 100 * 1024),
-    Target(121, 1536, 100 * 1024),
-)
 CPP_NAMES = {
     torch.float32: "float",
     torch.float64: "double",
@@ -86,7 +67,10 @@ def sources() -> list[Path]:
 
 
 def compile_one(source: Path, code: str, arch: str) -> str:
-    """What ptxas says; kept under a hash of everything that matters."""
+    """What ptxas says or, for a virtual architecture, the PTX.
+
+    Kept under a hash of everything that matters.
+    """
     headers = b"".join(
         path.read_bytes()
         for folder in ("cuda", "core")
@@ -95,49 +79,72 @@ def compile_one(source: Path, code: str, arch: str) -> str:
     )
     flags = [*FLAGS, f"-gencode=arch={arch},code={code}"]
     key = hashlib.sha256(headers + source.read_bytes() + " ".join(flags).encode())
-    log = BUILD / f"{source.stem}-{code}-{key.hexdigest()[:16]}.log"
-    if not log.exists():
-        target = log.with_suffix(".o")
-        command = ["nvcc", *flags, "-c", str(source), "-o", str(target)]
+    kept = BUILD / f"{source.stem}-{code}-{key.hexdigest()[:16]}.txt"
+    if not kept.exists():
+        target = kept.with_suffix(".partial")
+        what = "-ptx" if code == arch else "-c"
+        command = ["nvcc", *flags, what, str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True)
+        output = done.stderr + done.stdout
         if done.returncode:
-            output = done.stderr + done.stdout
             raise RuntimeError(f"{' '.join(command)}\n{output[:4000]}")
-        target.unlink()
-        log.write_text(done.stderr + done.stdout)
-    return log.read_text()
+        if code != arch:
+            target.write_text(output)
+        target.replace(kept)
+        print(f"{source.name} for {code}", flush=True)
+    return kept.read_text()
+
+
+def kernel_names(mangled: list[str]) -> list[str]:
+    """Short forms, e.g. ``residual_kernel<float, 4, 0>``."""
+    demangled = subprocess.run(
+        ["c++filt"],
+        input="\n".join(mangled),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    names = []
+    for name in demangled:
+        plain = name.replace("(wpnode::cuda::WeightMode)", "")
+        short = re.search(r"(\w+_kernel(?:<[^()]*>)?)\(", plain)
+        assert short, name
+        names.append(short[1])
+    return names
 
 
 def parse(text: str) -> dict[str, Usage]:
-    """Usage by demangled name, e.g. ``residual_kernel<float, 4, 0>``."""
+    """Usage by kernel, from what ptxas says."""
     found = re.findall(
         r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, "
         r"(\d+) bytes spill stores.*?Used (\d+) registers",
         text,
         re.DOTALL,
     )
-    names = subprocess.run(
-        ["c++filt"],
-        input="\n".join(mangled for mangled, *_ in found),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    usage = {}
-    for name, (_, stack, spills, registers) in zip(names, found, strict=True):
-        short = re.sub(r"\(wpnode::cuda::WeightMode\)", "", name)
-        short = re.search(r"(\w+_kernel(?:<[^()]*>)?)\(", short)
-        assert short, name
-        usage[short[1]] = Usage(int(registers), int(stack), int(spills))
-    return usage
+    names = kernel_names([mangled for mangled, *_ in found])
+    return {
+        name: Usage(int(registers), int(stack), int(spills))
+        for name, (_, stack, spills, registers) in zip(names, found, strict=True)
+    }
 
 
-def occupancy(target: Target, registers: int, threads: int, shared: int) -> float:
-    warp_registers = -(-registers * 32 // 256) * 256
-    by_registers = REGISTERS // warp_registers // (threads // 32)
-    by_shared = target.shared // (shared + target.reserved)
-    blocks = min(by_registers, by_shared, target.threads // threads)
-    return blocks * threads / target.threads
+def check_vectors(ptx: str) -> list[str]:
+    """What the kernels of the vector path fail to move in one instruction."""
+    parts = re.split(r"\.entry\s+(\S+?)\(", ptx)
+    problems = []
+    for name, body in zip(kernel_names(parts[1::2]), parts[2::2], strict=True):
+        width = re.search(r", ([24]), \d>", name)
+        if not width or "per_segment" in name:
+            continue
+        wanted = ["ld.global", "ld.shared"]
+        if not name.startswith(KERNELS["corr_w"]):  # writes sums of blocks
+            wanted.append("st.global")
+        problems += [
+            f"{name} has no {access}.v{width[1]}"
+            for access in wanted
+            if f"{access}.v{width[1]}" not in body
+        ]
+    return problems
 
 
 def instance(shape: Shape, operator: str) -> tuple[str, dict[str, int]]:
@@ -153,60 +160,11 @@ def instance(shape: Shape, operator: str) -> tuple[str, dict[str, int]]:
     return f"{KERNELS[operator]}<{arguments}>", plan
 
 
-REPORT_TEXT = """\
-# The CUDA kernels as compiled
-
-Written by `python benchmarks/cuda_static.py` with {version}: every kernel for
-sm_{targets} and PTX, warnings as errors. No GPU was involved.
-
-## Default problems
-
-Share of a multiprocessor's threads that its registers and shared memory allow. The bar
-is 50 %.
-
-| problem | operator | kernel | threads | shared bytes | {numbers} |
-| --- | --- | --- | --- | --- | {rules} |
-{defaults}
-
-## All kernels
-
-Registers a thread, the largest over all targets; no kernel spills or uses local memory.
-Template arguments: storage type, elements a lane moves at once, and how the kernel
-comes by its weights (0 one row in shared memory, 1 a row per segment, 2 generated from
-times, 3 from global memory).
-
-| kernel | registers |
-| --- | --- |
-{kernels}
-"""
-
-
-def main() -> int:
-    if not shutil.which("nvcc"):
-        print("skipped: no nvcc on PATH")
-        return 0
-    wanted = [int(number) for number in sys.argv[1:]]
-    targets = [t for t in TARGETS if not wanted or t.number in wanted]
-    BUILD.mkdir(parents=True, exist_ok=True)
-    jobs = [
-        (s, f"sm_{t.number}", f"compute_{t.number}") for t in targets for s in sources()
-    ]
-    last = f"compute_{targets[-1].number}"
-    jobs += [(source, last, last) for source in sources()]
-    with ThreadPoolExecutor(2) as pool:
-        logs = list(pool.map(lambda job: compile_one(*job), jobs))
-    usage: dict[int, dict[str, Usage]] = {}
-    for (_, code, _), log in zip(jobs, logs, strict=True):
-        if code.startswith("sm_"):
-            usage.setdefault(int(code[3:]), {}).update(parse(log))
-
-    problems = [
-        f"{name} on sm_{number}: {u.spills} bytes spilled, {u.stack} bytes of stack"
-        for number, by_name in usage.items()
-        for name, u in by_name.items()
-        if u.spills or u.stack
-    ]
-    defaults = []
+def judge_defaults(
+    targets: list[Target], usage: dict[int, dict[str, Usage]]
+) -> tuple[list[str], list[str]]:
+    """Rows of the table of default problems, and what is wrong with them."""
+    rows, problems = [], []
     for shape in SHAPES:
         for operator in OPERATORS:
             name, plan = instance(shape, operator)
@@ -222,24 +180,99 @@ def main() -> int:
                 if share < 0.5
             ]
             cells = [shape.name, operator, f"`{name}`", plan["threads"], plan["shared"]]
-            cells += [f"{share:.0%}" for share in shares.values()]
-            defaults.append(f"| {' | '.join(map(str, cells))} |")
-    names = sorted({name for by_name in usage.values() for name in by_name})
-    most = {n: max(u[n].registers for u in usage.values() if n in u) for n in names}
+            rows.append(row(*cells, *(f"{share:.0%}" for share in shares.values())))
+    return rows, problems
+
+
+def row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+REPORT_TEXT = """\
+# The CUDA kernels as compiled
+
+Written by `python benchmarks/cuda_static.py` with {version}: every kernel for
+sm_{targets} and PTX, warnings as errors. No GPU was involved.
+
+Problems found: {problems}.
+
+## Default problems
+
+Share of a multiprocessor's threads that its registers and shared memory allow. The bar
+is 50 %.
+
+| problem | operator | kernel | threads | shared bytes | {numbers} |
+| --- | --- | --- | --- | --- | {rules} |
+{defaults}
+
+## All kernels
+
+Registers a thread by target, and bytes spilled or in local memory, the largest over all
+targets; the bar is 0. Shared memory is dynamic and at most 48 KB. In the PTX, kernels
+of the vector path must read and write their vectors in one instruction.
+Template arguments: storage type, elements a lane moves at once, and how the kernel
+comes by its weights (0 one row in shared memory, 1 a row per segment, 2 generated from
+times, 3 from global memory).
+
+| kernel | {numbers} | spilled |
+| --- | {rules} | --- |
+{kernels}
+"""
+
+
+def report(
+    usage: dict[int, dict[str, Usage]], defaults: list[str], problems: list[str]
+) -> str:
     version = subprocess.run(
         ["nvcc", "--version"], capture_output=True, text=True
     ).stdout
-    text = REPORT_TEXT.format(
+    lines = []
+    for name in sorted({name for by_name in usage.values() for name in by_name}):
+        here = [by_name[name] for by_name in usage.values()]
+        spilled = max(u.spills + u.stack for u in here)
+        lines.append(row(f"`{name}`", *(u.registers for u in here), spilled))
+    return REPORT_TEXT.format(
         version="nvcc " + version.rpartition("release ")[2].split(",")[0],
-        targets=", ".join(str(t.number) for t in targets),
-        numbers=" | ".join(f"sm_{t.number}" for t in targets),
-        rules=" | ".join("---" for _ in targets),
+        targets=", ".join(map(str, usage)),
+        problems="; ".join(problems) or "none",
+        numbers=" | ".join(f"sm_{number}" for number in usage),
+        rules=" | ".join("---" for _ in usage),
         defaults="\n".join(defaults),
-        kernels="\n".join(f"| `{name}` | {most[name]} |" for name in names),
+        kernels="\n".join(lines),
     )
+
+
+def main() -> int:
+    if not shutil.which("nvcc"):
+        print("skipped: no nvcc on PATH")
+        return 0
+    wanted = [int(number) for number in sys.argv[1:]]
+    targets = [t for t in TARGETS if not wanted or t.number in wanted]
+    BUILD.mkdir(parents=True, exist_ok=True)
+    last = f"compute_{targets[-1].number}"
+    codes = [(f"sm_{t.number}", f"compute_{t.number}") for t in targets]
+    jobs = [(source, *code) for code in [*codes, (last, last)] for source in sources()]
+    with ThreadPoolExecutor(JOBS) as pool:
+        texts = list(pool.map(lambda job: compile_one(*job), jobs))
+    usage: dict[int, dict[str, Usage]] = {}
+    problems = []
+    for (_, code, _), text in zip(jobs, texts, strict=True):
+        if code == last:
+            problems += check_vectors(text)
+        else:
+            usage.setdefault(int(code[3:]), {}).update(parse(text))
+    problems += [
+        f"{name} on sm_{number}: {u.spills} bytes spilled, {u.stack} bytes of stack"
+        for number, by_name in usage.items()
+        for name, u in by_name.items()
+        if u.spills or u.stack
+    ]
+    defaults, too_few = judge_defaults(targets, usage)
+    problems += too_few
     if not wanted:
-        REPORT.write_text(text)
-    print(f"{len(names)} kernels, {len(targets)} targets, {len(problems)} problems")
+        REPORT.write_text(report(usage, defaults, problems))
+    count = len(next(iter(usage.values())))
+    print(f"{count} kernels, {len(targets)} targets, {len(problems)} problems")
     print("\n".join(problems))
     return int(bool(problems))
 
