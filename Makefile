@@ -29,6 +29,8 @@ help:
 	@echo "make lint      ruff, clang-format, pyright"
 	@echo "make sanitize  the C++ tests with address and undefined-behaviour sanitizers"
 	@echo "make cpp-test  the same tests without sanitizers"
+	@echo "make cuda-compile, cuda-traffic, cuda-sim-sanitize, cuda-link"
+	@echo "               prove the CUDA kernels without a GPU (benchmarks/cuda.md)"
 	@echo "make build     compile what changed and install in place"
 	@echo "make clean     remove the environment and every build product"
 	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) WPNODE_CUDA=$(WPNODE_CUDA) PYTEST_ARGS=..."
