@@ -32,7 +32,7 @@ LAYERS = (
     {"closed_form"},
     {"training", "baselines", "smoothing"},
     {"climate", "estimator", "evaluation", "export", "forecaster", "model_file"},
-    {"_report_figures", "figures", "html", "report"},
+    {"figures", "html", "report"},
     {"cli", "__main__"},
 )
 # Needed by some users only: imported inside the function that needs them.

@@ -114,8 +114,15 @@ class RandomFeatureField(LinearField):
         low: Float[Tensor, " D"],
         high: Float[Tensor, " D"],
         generator: torch.Generator | None = None,
+        *,
+        maps: Float[Tensor, "G D D"] | None = None,
     ) -> None:
-        """Draws the hidden layers anew, for another box or from other numbers."""
+        """Draws the hidden layers anew, for another box or from other numbers.
+
+        With `maps`, the matrices of a group of symmetries of the state, the rows of the
+        first layer are drawn in families ``W g``: the features of ``g u`` are those of
+        `u` in another order, and a fit to data under all maps commutes with them.
+        """
         if len(low) != self._inputs or len(high) != self._inputs:
             raise ValueError(
                 f"`low` and `high` must have {self._inputs} entries, state then "
@@ -127,9 +134,34 @@ class RandomFeatureField(LinearField):
                 unit = reach.expand(self.width)
                 low = torch.cat([low[: self._inputs].double().cpu(), -unit])
                 high = torch.cat([high[: self._inputs].double().cpu(), unit])
-            w, b = hit_and_run(low, high, self.width, generator=generator)
+            if maps is None or layer:
+                w, b = hit_and_run(low, high, self.width, generator=generator)
+            else:
+                w, b = self._families(low, high, maps.double().cpu(), generator)
             getattr(self, f"weight_{layer}").copy_(w)
             getattr(self, f"bias_{layer}").copy_(b)
+
+    def _families(
+        self,
+        low: Tensor,
+        high: Tensor,
+        maps: Float[Tensor, "G D D"],
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Tensor]:
+        if self.width % len(maps) or self.depth > 1:
+            raise ValueError(
+                f"`width` must be a multiple of the {len(maps)} maps, and `depth` 1; "
+                f"got {self.width} and {self.depth}."
+            )
+        # The box around all images of the box: the property holds for each of them.
+        centre, half = (low + high).double().cpu() / 2, (high - low).double().cpu() / 2
+        d = self.dim
+        middle, reach = maps @ centre[:d], maps.abs() @ half[:d]
+        low, high = (centre - half).clone(), (centre + half).clone()
+        low[:d], high[:d] = (middle - reach).amin(0), (middle + reach).amax(0)
+        w, b = hit_and_run(low, high, self.width // len(maps), generator=generator)
+        rows = torch.cat([torch.cat([w[:, :d] @ g, w[:, d:]], 1) for g in maps])
+        return rows, b.repeat(len(maps))
 
     def layers(self) -> list[tuple[Float[Tensor, "R I"], Float[Tensor, " R"]]]:
         """Weights and biases of the hidden layers, first layer first."""

@@ -1,0 +1,7 @@
+"""Fields that are linear in their head, fitted by one least-squares solve."""
+
+from .fit import ClosedFormFit, fit_closed_form
+from .head import refit_head
+from .solve import Ridge
+
+__all__ = ["ClosedFormFit", "Ridge", "fit_closed_form", "refit_head"]

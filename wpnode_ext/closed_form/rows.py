@@ -1,0 +1,126 @@
+"""Rows of a least-squares problem, taken in a block at a time and forgotten.
+
+Two ways to keep what the solution needs of ``A c = y``, both of the size of one block
+of J rows whatever the number of rows was:
+
+- :class:`Triangle`, the triangular factor of ``[A, y]``, updated by a QR factorisation
+  of itself on top of the new rows. It has the singular values of A to rounding.
+- :class:`Gram`, the sums ``A^T A``, ``A^T y`` and ``y^T y``. Three times as fast and
+  added in any order, but singular values below 1e-8 of the largest drown in rounding.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """``A = U S V^T`` after columns were divided by their root mean squares.
+
+    Attributes:
+        s: singular values, ``[J]``, of ``A / (rms sqrt(rows))``.
+        v: right singular vectors, ``[J, J]``.
+        b: ``U^T y / sqrt(rows)``, ``[J, O]``.
+        rest: mean square of `y` outside of the range of A, ``[O]``.
+        rms: root mean squares of the columns of A, 1 where a column is zero, ``[J]``.
+        n_rows: number of rows of A.
+        resolution: singular values below this share of the largest are rounding.
+    """
+
+    s: Float[Tensor, " J"]
+    v: Float[Tensor, "J J"]
+    b: Float[Tensor, "J O"]
+    rest: Float[Tensor, " O"]
+    rms: Float[Tensor, " J"]
+    n_rows: int
+    resolution: float
+
+
+class Rows(Protocol):
+    """What is kept of the rows of ``A c = y``."""
+
+    n_rows: int
+
+    def add(self, a: Float[Tensor, "M J"], y: Float[Tensor, "M O"]) -> None:
+        """Takes in M more rows."""
+
+    def spectrum(self) -> Spectrum:
+        """Everything the ridge solutions are made of."""
+        ...
+
+
+class Triangle:
+    """Upper triangular R of ``[A, y]``; see the module."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self._r: Tensor | None = None
+        self._columns = 0
+
+    def add(self, a: Float[Tensor, "M J"], y: Float[Tensor, "M O"]) -> None:
+        rows = torch.cat([a, y], dim=1)
+        if self._r is not None:
+            rows = torch.cat([self._r, rows])
+        self._r = torch.linalg.qr(rows, mode="r").R
+        self._columns = a.shape[1]
+        self.n_rows += len(a)
+
+    def spectrum(self) -> Spectrum:
+        r, j = self._factor(), self._columns
+        rms = _column_scales(r[:, :j].norm(dim=0) / sqrt(self.n_rows))
+        u, s, vh = torch.linalg.svd(
+            r[:j, :j] / (rms * sqrt(self.n_rows)), full_matrices=False
+        )
+        b = u.T @ r[:j, j:] / sqrt(self.n_rows)
+        rest = r[j:, j:].square().sum(0) / self.n_rows
+        eps = torch.finfo(r.dtype).eps
+        return Spectrum(s, vh.T, b, rest, rms, self.n_rows, eps * len(rms))
+
+    def _factor(self) -> Tensor:
+        """R with at least as many rows as A has columns: zeros where rows are few."""
+        if self._r is None:
+            raise ValueError("there are no rows to solve; no segment fits the data.")
+        lacking = max(0, self._columns - len(self._r))
+        return torch.nn.functional.pad(self._r, (0, 0, 0, lacking))
+
+
+class Gram:
+    """Normal equations; see the module."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self._aa: Tensor | None = None
+        self._ay: Tensor | None = None
+        self._yy: Tensor | None = None
+
+    def add(self, a: Float[Tensor, "M J"], y: Float[Tensor, "M O"]) -> None:
+        aa, ay, yy = a.T @ a, a.T @ y, y.square().sum(0)
+        if self._aa is None or self._ay is None or self._yy is None:
+            self._aa, self._ay, self._yy = aa, ay, yy
+        else:
+            self._aa += aa
+            self._ay += ay
+            self._yy += yy
+        self.n_rows += len(a)
+
+    def spectrum(self) -> Spectrum:
+        if self._aa is None or self._ay is None or self._yy is None:
+            raise ValueError("there are no rows to solve; no segment fits the data.")
+        rms = _column_scales((self._aa.diagonal() / self.n_rows).sqrt())
+        squares, v = torch.linalg.eigh(self._aa / (rms * rms[:, None]) / self.n_rows)
+        eps = len(rms) * torch.finfo(rms.dtype).eps
+        floor = eps * squares[-1].clamp(min=torch.finfo(rms.dtype).tiny)
+        s = squares.clamp(min=floor).sqrt()
+        b = (v.T @ (self._ay / rms[:, None])) / self.n_rows / s[:, None]
+        yy = self._yy / self.n_rows
+        rest = (yy - b.square().sum(0)).clamp(min=0.0)
+        return Spectrum(s, v, b, rest, rms, self.n_rows, sqrt(eps))
+
+
+def _column_scales(rms: Float[Tensor, " J"]) -> Float[Tensor, " J"]:
+    return torch.where(rms > 0, rms, torch.ones_like(rms))

@@ -1,0 +1,158 @@
+"""Linear maps that take solutions of a system to solutions: symmetries of its field.
+
+For such a map g, ``f(g u) = g f(u)``. Every observation is then as many observations
+as there are maps.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# A group that closes later than this is probably none.
+LARGEST = 4096
+
+
+class Symmetry:
+    """A finite group of linear maps of the state, the identity among them.
+
+    Args:
+        generators: matrices ``[D, D]``; all their products are in the group.
+
+    Attributes:
+        matrices: float64 ``[G, D, D]``, the identity first.
+
+    Example:
+        >>> Symmetry.reflection(signs=[-1, -1, 1])        # Lorenz-63
+        >>> Symmetry.shifts(40)                           # Lorenz-96
+        >>> Symmetry.shifts(64) * Symmetry.mirror(64, sign=-1)  # Kuramoto-Sivashinsky
+    """
+
+    def __init__(self, generators: Sequence[Float[Tensor, "D D"]]) -> None:
+        if not generators:
+            raise ValueError("`generators` must hold at least one matrix; got none.")
+        maps = [torch.as_tensor(g, dtype=torch.float64) for g in generators]
+        dim = len(maps[0])
+        if any(g.shape != (dim, dim) for g in maps):
+            raise ValueError(
+                "`generators` must be square matrices of one size; "
+                f"got {[list(g.shape) for g in maps]}."
+            )
+        self.matrices: Float[Tensor, "G D D"] = _closure(maps)
+        self._generators = maps
+
+    @classmethod
+    def reflection(cls, signs: Sequence[float]) -> "Symmetry":
+        """Changes the sign of some components: ``u_i -> signs[i] u_i``."""
+        return cls([torch.diag(torch.tensor(list(signs), dtype=torch.float64))])
+
+    @classmethod
+    def shifts(cls, sites: int, step: int = 1) -> "Symmetry":
+        """Moves a ring by multiples of `step` sites."""
+        return cls([torch.eye(sites, dtype=torch.float64).roll(step, 0)])
+
+    @classmethod
+    def mirror(cls, sites: int, sign: float = 1.0) -> "Symmetry":
+        """Reads a ring backwards and multiplies it: ``u_s -> sign u_{-s}``."""
+        return cls([sign * torch.eye(sites, dtype=torch.float64).flip(0).roll(1, 0)])
+
+    @property
+    def dim(self) -> int:
+        return self.matrices.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.matrices)
+
+    def __mul__(self, other: "Symmetry") -> "Symmetry":
+        """The group that both generate together."""
+        return Symmetry([*self._generators, *other._generators])
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> "Symmetry":
+        """The identity and ``n - 1`` other maps at random: not a group, but cheaper."""
+        if n >= len(self):
+            return self
+        others = torch.randperm(len(self) - 1, generator=generator)[: max(0, n - 1)]
+        return self._with(torch.cat([self.matrices[:1], self.matrices[1 + others]]))
+
+    def in_coordinates(
+        self, encode: Float[Tensor, "M D"], decode: Float[Tensor, "D M"]
+    ) -> "Symmetry":
+        """The maps for ``a = encode @ u``, where they leave these coordinates alone.
+
+        Raises:
+            ValueError: a map takes the span of the coordinates out of itself.
+        """
+        encode, decode = encode.double().cpu(), decode.double().cpu()
+        moved = encode @ self.matrices @ decode
+        lost = (self.matrices @ decode - decode @ moved).norm() / decode.norm()
+        if lost > 1e-8 * len(self) ** 0.5:
+            raise ValueError(
+                "`encode` and `decode` must span a space that the symmetry maps to "
+                f"itself; a share {lost:.2g} leaves it. Use Fourier coordinates for "
+                "shifts, or more coordinates."
+            )
+        return self._with(moved)
+
+    def scaled(
+        self, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
+    ) -> "Symmetry":
+        """The maps for ``s = (u - shift) / scale``, which must leave `shift` alone."""
+        shift, scale = (
+            torch.as_tensor(x, dtype=torch.float64).cpu().expand(self.dim)
+            for x in (shift, scale)
+        )
+        away = (self.matrices @ shift - shift).abs().max()
+        if away > 1e-9 * (shift.abs().max() + scale.max()):
+            raise ValueError(
+                f"`shift` must be the same under every map; one moves it by {away:.2g}."
+                " Use `fit_scaler`."
+            )
+        return self._with(self.matrices * (scale / scale[:, None]))
+
+    def statistics(
+        self, v: Float[Tensor, "N D"]
+    ) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+        """Mean and standard deviation of the data under all maps.
+
+        The mean is the same under every map, and so is the scaling of the state where
+        maps exchange components, change their signs or rotate pairs of them.
+        """
+        centre = v.double().mean(0)
+        spread = torch.cov(v.double().T, correction=0).reshape(self.dim, self.dim)
+        spread = spread + centre[:, None] * centre
+        mean = (self.matrices @ centre).mean(0)
+        second = (self.matrices @ spread @ self.matrices.mT).mean(0).diagonal()
+        return mean, (second - mean.square()).clamp(min=0.0).sqrt()
+
+    def _with(self, matrices: Tensor) -> "Symmetry":
+        made = object.__new__(Symmetry)
+        made.matrices, made._generators = matrices, list(matrices)
+        return made
+
+
+def _closure(generators: list[Tensor]) -> Float[Tensor, "G D D"]:
+    """All products of the generators."""
+    identity = torch.eye(len(generators[0]), dtype=torch.float64)
+    found, fresh = {_key(identity): identity}, [identity]
+    while fresh:
+        reached = []
+        for known in fresh:
+            for g in generators:
+                product = g @ known
+                key = _key(product)
+                if key not in found:
+                    found[key] = product
+                    reached.append(product)
+        if len(found) > LARGEST:
+            raise ValueError(
+                f"`generators` must make a finite group; more than {LARGEST} products "
+                "are different. Give maps of finite order."
+            )
+        fresh = reached
+    return torch.stack(list(found.values()))
+
+
+def _key(matrix: Tensor) -> bytes:
+    """The matrix up to rounding; adding zero makes -0 and 0 alike."""
+    return (matrix * 1e6).round().add(0.0).numpy().tobytes()
