@@ -74,12 +74,34 @@ def test_a_tour_from_simulation_to_report(folder, capsys) -> None:
     judge = ["evaluate", "runs/one", "test.npz", "--lyapunov", "0.91", "--json"]
     assert main(judge) == 0
     numbers = json.loads(capsys.readouterr().out)
-    assert numbers["starts"] == 30 and numbers["lyapunov_exponent"] == 0.91
-    assert main(["report", "runs/one", "--reference", "test.npz"]) == 0
+    assert numbers["forecasts"]["starts"] == 30
+    assert numbers["forecasts"]["lyapunov_exponent"] == 0.91
+    assert set(numbers["climate"]["solvers"]) == {
+        "dopri5",
+        "bosh3",
+        "euler",
+        "midpoint",
+        "rk4",
+    }
+    assert numbers["goodness_of_fit"]["ratio"] > 0
+    page = ["report", "runs/one", "--reference", "test.npz", "--no-climate"]
+    assert main(page) == 0
     page = Path("runs/one/report.html").read_text()
-    assert page.count("data:image/png;base64,") == 5
+    assert page.count("data:image/png;base64,") == 4
     assert "Reference: test.npz." in page and "optim.epochs" in page
     assert "<script" not in page and "http://" not in page and "https://" not in page
+
+
+def test_without_a_reference_the_held_out_data_are_taken(folder, data, capsys) -> None:
+    assert train(data, "name=one", "optim.epochs=1") == 0
+    capsys.readouterr()
+    assert main(["evaluate", "runs/one", "--starts", "3", "--no-climate"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Reference: the held-out data after the filter")
+    assert "valid prediction time (units of time)" in text
+    assert "expected of noise alone" in text and "Climate" not in text
+    assert main(["evaluate", "runs/one/model.pt"]) == 2
+    assert "give a reference file" in capsys.readouterr().err
 
 
 def test_the_run_folder_holds_what_it_promises(folder, data) -> None:
@@ -223,4 +245,4 @@ def test_the_demo_goes_all_the_way(folder, capsys) -> None:
     assert main(["demo", "--fast"]) == 0
     text = capsys.readouterr().out
     assert "forecasts stay right for" in text and "runs/demo/report.html" in text
-    assert Path("runs/demo/report.html").read_text().count("base64,") == 5
+    assert Path("runs/demo/report.html").read_text().count("base64,") == 6

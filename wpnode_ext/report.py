@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from . import _report_figures as draw
+from . import figures
+from .climate import Climate
 from .data import Series
 from .evaluation import Evaluation
 from .forecaster import Forecaster
 from .html import Page
+from .metrics import GoodnessOfFit
 from .noise import estimate_noise
 from .training.log import read_metrics
 from .training.prepare import filtered
@@ -19,6 +21,10 @@ from .training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# States with more entries are drawn as images over space and time.
+MANY = 6
+Names = tuple[str, ...] | None
 
 
 def write_report(
@@ -28,6 +34,9 @@ def write_report(
     series: Series | None = None,
     clean: Tensor | None = None,
     evaluation: Evaluation | None = None,
+    climate: Climate | None = None,
+    fit: GoodnessOfFit | None = None,
+    length: float | None = None,
     note: str = "",
     path: Path | None = None,
 ) -> Path:
@@ -39,13 +48,23 @@ def write_report(
         series: the observations, for the noise estimate and the filter.
         clean: the truth behind them, ``[N, *state]``, where it is known.
         evaluation: forecasts against a reference.
-        note: one sentence on what the forecasts were judged against.
+        climate: statistics of long forecasts against it.
+        fit: goodness of fit to the observations.
+        length: of the periodic line the state lives on, for its densities.
+        note: one sentence on what the forecasts were judged against, or why not.
         path: file to write; default ``report.html`` in the folder.
     """
     run.require()
     page = Page(f"Run {run.path.name}")
+    names = None if model is None else model.names_
+    if note and evaluation is None:
+        page.paragraph(note, note=True)
     if evaluation is not None:
-        _judgement(page, evaluation, note, run)
+        _forecasts(page, evaluation, note, names, run)
+    if climate is not None and evaluation is not None:
+        _climate(page, climate, evaluation, length, names, run)
+    if fit is not None:
+        _fit(page, fit)
     if series is not None:
         _data(page, series, clean, model, run)
     if run.metrics.exists():
@@ -56,7 +75,9 @@ def write_report(
     return path
 
 
-def _judgement(page: Page, result: Evaluation, note: str, run: RunFolder) -> None:
+def _forecasts(
+    page: Page, result: Evaluation, note: str, names: Names, run: RunFolder
+) -> None:
     page.heading("How good are the forecasts?")
     low, high = result.vpt.interval
     page.paragraph(
@@ -67,29 +88,77 @@ def _judgement(page: Page, result: Evaluation, note: str, run: RunFolder) -> Non
     if note:
         page.paragraph(note, note=True)
     page.table(result.rows())
-    _figure(
-        page,
-        run,
-        "forecast",
-        draw.forecasts(result),
-        "Forecasts and truth: the "
-        "longest, the median and the shortest; the line marks the valid time.",
+    order = result.vpt.vpt.argsort(descending=True).tolist()
+    members = [order[0], order[len(order) // 2], order[-1]]
+    if result.u.flatten(2).shape[2] > MANY:
+        median_one = members[1]
+        figure = figures.space_time(
+            result.t,
+            result.u_hat[:, median_one],
+            result.u[:, median_one],
+            valid_until=result.vpt.vpt_time[median_one].item(),
+        )
+        caption = "The median forecast; the line marks the valid time."
+    else:
+        figure = figures.forecast(
+            result.t,
+            result.u_hat[:, members],
+            result.u[:, members],
+            valid_until=result.vpt.vpt_time[members],
+            titles=[
+                f"valid for {result.vpt.vpt[member].item():.2f} {result.unit}"
+                for member in members
+            ],
+            names=names,
+        )
+        caption = (
+            "Forecasts and truth: the longest, the median and the shortest; the line "
+            "marks the valid time."
+        )
+    _figure(page, run, "forecast", figure, caption)
+    figure = figures.error_growth(
+        result.t,
+        {"model": result.rmse, "unchanged state": result.rmse_persistence},
+        threshold=result.vpt.threshold,
     )
-    _figure(
-        page,
-        run,
-        "error",
-        draw.error_growth(result),
-        "Error against lead time in "
-        "units of the spread, beside that of an unchanged state.",
+    caption = (
+        "Error against lead time in units of the spread, beside that of an unchanged "
+        "state."
     )
-    _figure(
-        page,
-        run,
-        "attractor",
-        draw.attractor(result),
-        "States visited by the forecasts and by the truth, and their densities.",
+    _figure(page, run, "error", figure, caption)
+
+
+def _climate(
+    page: Page,
+    climate: Climate,
+    result: Evaluation,
+    length: float | None,
+    names: Names,
+    run: RunFolder,
+) -> None:
+    page.heading("Is the climate of long forecasts right?")
+    page.table(climate.rows())
+    path = climate.u_hat[:, climate.bounded.bounded]
+    if path.shape[1] == 0:
+        page.paragraph("No long forecast stayed bounded; none is drawn.", note=True)
+        return
+    figure = figures.attractor(path, result.u, names=names)
+    caption = "States visited by the truth and by long forecasts."
+    _figure(page, run, "attractor", figure, caption)
+    truth, path = (x.flatten(2).flatten(0, 1) for x in (result.u, path))
+    if ((truth.std(0) > 0) & (path.std(0) > 0)).all():
+        figure = figures.densities(path, truth, length=length, names=names)
+        _figure(page, run, "densities", figure, "Densities of their components.")
+
+
+def _fit(page: Page, fit: GoodnessOfFit) -> None:
+    page.heading("Does the field explain the data up to noise?")
+    page.paragraph(
+        "Told without a reference. The ratio is near 1 where it does, far above where "
+        "part of the dynamics is missed, far below where the field follows the noise; "
+        "small p-values (below 0.01) say that residuals still hold structure."
     )
+    page.table(fit.rows())
 
 
 def _data(
@@ -131,7 +200,10 @@ def _data(
         smooth = filtered(piece, model.config_, None).v
         truth = None if clean is None else clean[: len(piece.v)]
         caption = "A stretch of the data before and after the filter of the weak form."
-        _figure(page, run, "filter", draw.filtering(piece, smooth, truth), caption)
+        figure = figures.filtering(
+            piece.times, piece.v, smooth, truth, names=model.names_
+        )
+        _figure(page, run, "filter", figure, caption)
 
 
 def _training(page: Page, run: RunFolder) -> None:
@@ -160,7 +232,7 @@ def _training(page: Page, run: RunFolder) -> None:
         page,
         run,
         "training",
-        draw.training(rows),
+        figures.training_curves(rows),
         "Loss, validation error and learning rate.",
     )
 

@@ -33,10 +33,14 @@ def add_command(
     )
 
 
-def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+def add_data_arguments(
+    parser: argparse.ArgumentParser, *, optional: bool = False
+) -> None:
     """A file of observations and how to read it."""
     parser.add_argument(
-        "data", help="observations: .csv, .npz, .npy, .pt, .mat, .nc or .zarr"
+        "data",
+        nargs="?" if optional else None,
+        help="observations: .csv, .npz, .npy, .pt, .mat, .nc or .zarr",
     )
     group = parser.add_argument_group("reading the data")
     group.add_argument("--dt", type=float, help="distance of the samples")

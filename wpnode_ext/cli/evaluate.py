@@ -1,9 +1,19 @@
-"""``wpnode evaluate``: how long do forecasts hold?"""
+"""``wpnode evaluate``: how long do forecasts hold, and is their climate right?"""
 
 import argparse
 import json
+import math
+from typing import Any
 
-from .common import add_command, add_data_arguments, print_table, read_data, read_model
+from .common import add_command, add_data_arguments, print_table, read_model
+from .data import DataConfig
+from .judge import (
+    add_judge_arguments,
+    held_out_reference,
+    judge,
+    read_run,
+    reference_from_file,
+)
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -13,40 +23,64 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "judge a trained model against a reference",
         "Forecasts start at random samples of the reference, which should not have "
         "been trained\non, and are compared with what follows there. Clean references "
-        "give the paper's\nnumbers; on noisy ones a perfect model is limited, too.",
+        "give the paper's\nnumbers; on noisy ones a perfect model is limited, too. "
+        "Without a reference the filtered\ndata held out of the run are taken. Long "
+        "forecasts tell whether the model visits the\nright states as often as it "
+        "should; residuals of a run's own data, whether it explains\nthem up to noise.",
         "example: wpnode evaluate runs/first l63_test.npz --lyapunov 0.91",
     )
     parser.add_argument("model", help="run folder or model file")
-    add_data_arguments(parser)
-    parser.add_argument("--lyapunov", type=float, help="maximal exponent of the system")
-    parser.add_argument("--threshold", type=float, default=0.3, help="valid error")
-    parser.add_argument("--starts", type=int, default=30, help="number of forecasts")
-    parser.add_argument("--horizon", type=float, help="time to forecast")
-    parser.add_argument("--solver", default="dopri5", help="as in torchdiffeq")
-    parser.add_argument("--seed", type=int, default=0, help="of the starts")
+    add_data_arguments(parser, optional=True)
+    add_judge_arguments(parser)
     parser.add_argument("--json", action="store_true", help="numbers as JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     model = read_model(arguments.model)
-    arguments.dt = arguments.dt or (None if arguments.time else model.dt_)
-    series = read_data(arguments)
-    if series.dt is None or series.n_series > 1 or series.mask is not None:
-        raise ValueError(
-            "the reference must be one series without gaps at equal distances."
+    config, observations = read_run(arguments.model)
+    if arguments.data is not None:
+        where = DataConfig(
+            path=arguments.data,
+            dt=arguments.dt,
+            time=arguments.time,
+            columns=arguments.columns,
         )
-    result = model.evaluate(
-        series.v,
-        series.dt,
-        lyapunov_exponent=arguments.lyapunov,
-        threshold=arguments.threshold,
-        starts=arguments.starts,
-        horizon=arguments.horizon,
-        method=arguments.solver,
-        seed=arguments.seed,
-    )
-    if arguments.json:
-        print(json.dumps(result.summary(), indent=2))
+        reference, note = reference_from_file(where, model)
+    elif config is not None and observations is not None:
+        reference, note = held_out_reference(config, observations, model)
     else:
-        print_table(result.rows())
+        raise ValueError(
+            "give a reference file: the model has no run folder whose data are there."
+        )
+    found = judge(arguments, model, reference, note, observations)
+    parts = {
+        "forecasts": found.evaluation,
+        "climate": found.climate,
+        "goodness_of_fit": found.fit,
+    }
+    if arguments.json:
+        numbers: dict[str, Any] = {"note": found.note}
+        for name, part in parts.items():
+            numbers[name] = None if part is None else _plain(part.summary())
+        print(json.dumps(numbers, indent=2))
+        return
+    titles = {
+        "forecasts": "Forecasts",
+        "climate": "Climate of long forecasts",
+        "goodness_of_fit": "Fit to the data the run was trained on",
+    }
+    print(found.note)
+    for name, part in parts.items():
+        if part is not None:
+            print(f"\n{titles[name]}")
+            print_table(part.rows())
+
+
+def _plain(values: Any) -> Any:
+    """JSON has no infinity and no NaN: they become null."""
+    if isinstance(values, dict):
+        return {key: _plain(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [_plain(value) for value in values]
+    return values if not isinstance(values, float) or math.isfinite(values) else None

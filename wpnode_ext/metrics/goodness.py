@@ -47,6 +47,24 @@ class GoodnessOfFit:
     n_segments: int
     sigma: Float[Tensor, "..."]
 
+    def rows(self) -> list[tuple[str, str]]:
+        """A short table: what, and its value."""
+        return [
+            ("squared residuals / expected of noise alone", f"{self.ratio:.3g}"),
+            ("residuals are white (p-value)", f"{self.p_value:.2g}"),
+            ("residuals are Gaussian (p-value)", f"{self.normality:.2g}"),
+            ("  segments", str(self.n_segments)),
+        ]
+
+    def summary(self) -> dict[str, float]:
+        """The numbers as builtin types."""
+        return {
+            "ratio": self.ratio,
+            "whiteness_p": self.p_value,
+            "normality_p": self.normality,
+            "segments": self.n_segments,
+        }
+
 
 @torch.no_grad()
 def goodness_of_fit(

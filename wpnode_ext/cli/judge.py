@@ -1,0 +1,153 @@
+"""What `evaluate` and `report` share: a reference, and all that is judged by it."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..climate import Climate
+from ..data import Series
+from ..evaluation import Evaluation
+from ..forecaster import Forecaster
+from ..metrics import GoodnessOfFit
+from ..training import config as settings
+from ..training.prepare import filtered
+from ..training.run_folder import RunFolder
+from .data import DataConfig, RunConfig, read_series, read_validation
+
+# Fewest samples in a row whose statistics are worth comparing.
+FEWEST = 200
+
+
+@dataclass
+class Judgement:
+    """What could be said of a model; None where the data do not allow it.
+
+    Attributes:
+        note: what the forecasts were compared with, or why they were not.
+    """
+
+    evaluation: Evaluation | None = None
+    climate: Climate | None = None
+    fit: GoodnessOfFit | None = None
+    note: str = ""
+
+
+def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("judgement")
+    group.add_argument("--lyapunov", type=float, help="maximal exponent of the system")
+    group.add_argument("--threshold", type=float, default=0.3, help="valid error")
+    group.add_argument("--starts", type=int, default=30, help="number of forecasts")
+    group.add_argument(
+        "--horizon",
+        type=float,
+        help="time to forecast; ten Lyapunov times if the exponent is given, at most a "
+        "quarter of the reference",
+    )
+    group.add_argument("--solver", default="dopri5", help="as in torchdiffeq")
+    group.add_argument("--seed", type=int, default=0, help="of the starts")
+    group.add_argument(
+        "--climate",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="compare long forecasts, by five solvers, with the statistics of the "
+        "reference",
+    )
+    group.add_argument(
+        "--length",
+        type=float,
+        help="length of the periodic line the state lives on (KS: 22); the climate is "
+        "then judged by the joint density of u_x and u_xx",
+    )
+
+
+def read_run(path: str) -> tuple[RunConfig | None, Series | None]:
+    """Settings and observations of a run folder, as far as they are there."""
+    if not Path(path).is_dir():
+        return None, None
+    config = settings.load(RunConfig, RunFolder(path).require().config)
+    there = bool(config.data.path) and Path(config.data.path).exists()
+    return config, read_series(config.data) if there else None
+
+
+def reference_from_file(config: DataConfig, model: Forecaster) -> tuple[Series, str]:
+    """A reference trajectory; its samples must be equally spaced."""
+    if config.dt is None and config.time is None:
+        config.dt = model.dt_
+    if config.columns is None and model.names_ is not None:
+        config.columns = list(model.names_)
+    series = read_series(config)
+    if series.dt is None:
+        raise ValueError("the reference must have samples at equal distances.")
+    return series, f"Reference: {config.path}."
+
+
+def held_out_reference(
+    config: RunConfig, series: Series, model: Forecaster
+) -> tuple[Series | None, str]:
+    """The filtered data a run was validated on, where it has such."""
+    if series.dt is None:
+        return None, "Forecasts were not judged: the data have irregular times."
+    held_out = read_validation(config.data)
+    if held_out is None:
+        fraction = model.config_.validation.fraction
+        try:
+            shortest = model.config_.weak.ell + 1
+            held_out = series.split(fraction, min_length=shortest)[1]
+        except ValueError:
+            return None, "Forecasts were not judged: no data were held out."
+    note = (
+        "Reference: the held-out data after the filter, as no other was given. They "
+        "decided which weights were kept, and their own errors limit the times below."
+    )
+    return filtered(held_out, model.config_, None), note
+
+
+def judge(
+    arguments: argparse.Namespace,
+    model: Forecaster,
+    reference: Series | None,
+    note: str,
+    observations: Series | None = None,
+) -> Judgement:
+    """Forecasts and climate against a reference, the fit against observations."""
+    if model.forcing_scaler_ is not None:
+        return Judgement(
+            note="Forecasts were not judged: the model needs inputs, which forecasts "
+            "from many starts would need each."
+        )
+    result = Judgement(note=note)
+    if reference is not None and reference.dt is not None:
+        where = {"lengths": reference.lengths, "mask": reference.mask}
+        result.evaluation = model.evaluate(
+            reference.v,
+            reference.dt,
+            lyapunov_exponent=arguments.lyapunov,
+            threshold=arguments.threshold,
+            starts=arguments.starts,
+            horizon=arguments.horizon,
+            method=arguments.solver,
+            seed=arguments.seed,
+            **where,
+        )
+        if arguments.climate and max(reference.lengths) >= FEWEST:
+            result.climate = model.climate(
+                reference.v,
+                reference.dt,
+                lyapunov_exponent=arguments.lyapunov,
+                length=arguments.length,
+                seed=arguments.seed,
+                **where,
+            )
+    if observations is not None:
+        result.fit = fit_of(model, observations)
+    return result
+
+
+def fit_of(model: Forecaster, series: Series) -> GoodnessOfFit | None:
+    """Goodness of fit where residuals are many enough and noise can be told."""
+    if series.dt is None or model.config_.method == "strong":
+        return None
+    try:
+        return model.goodness_of_fit(series)
+    except ValueError:
+        return None
