@@ -75,7 +75,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("state", [2, 16])
+@pytest.fixture(params=[0, 1, 11], ids=["ascending", "descending", "random"])
+def order(request: pytest.FixtureRequest) -> None:
+    """The order of threads and blocks."""
+    kernels.set_order(request.param)
+
+
+@pytest.mark.usefixtures("order")
+@pytest.mark.parametrize("state", [2, 16, 32])
 @pytest.mark.parametrize("rows", [False, True], ids=["one-row", "rows"])
 @pytest.mark.parametrize("segments", CASES.values(), ids=CASES)
 def test_first_and_second_derivatives(segments, rows, state):
@@ -99,6 +106,7 @@ def test_first_and_second_derivatives(segments, rows, state):
         assert torch.autograd.gradgradcheck(function, inputs, **fast)
 
 
+@pytest.mark.usefixtures("order")
 @pytest.mark.parametrize("state", [3, 40])
 @pytest.mark.parametrize("segments", CASES.values(), ids=CASES)
 def test_gradient_of_the_loss_is_that_of_its_formula(segments, state):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cuda_sim import kernels, oracle, toolchain
 from cuda_sim.kernels import Segments, Weights
+from operator_cases import every_case
 
 pytestmark = pytest.mark.skipif(
     not toolchain.have_compiler(), reason=f"needs {toolchain.COMPILER}"
@@ -107,6 +108,14 @@ def test_operators_agree_with_indexing(shape, dtype):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_rows_of_weights_agree_with_indexing(shape, dtype):
     check_all(*make_case(shape, dtype, per_segment=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@every_case
+def test_the_table_of_the_cpu_operators_agrees_with_indexing(case, dtype):
+    shape = (case.batch, case.n_samples, case.state, case.ell, case.q)
+    layout = {"per_segment": case.per_segment, "starts": case.start_tensor()}
+    check_all(*make_case(shape, dtype, **layout))
 
 
 STARTS = {
