@@ -2,28 +2,16 @@
 // defines WPNODE_VECTOR_BYTES. Everything sits in an anonymous namespace and nothing from the
 // standard library is instantiated: a function compiled here for AVX-512 must never be the copy the
 // linker keeps for the rest of the program.
-//
-// Vector types are GCC/Clang extensions, so the same source serves SSE2, NEON, AVX2 and AVX-512.
 #pragma once
 
 #include <cstdint>
 
 #include "microkernels.h"
+#include "row_kernels_impl.h"
+#include "vector.h"
 
 namespace wpnode::cpu {
 namespace {
-
-template <typename T>
-struct Vector {
-    static constexpr int kLanes = WPNODE_VECTOR_BYTES / static_cast<int>(sizeof(T));
-    using Aligned __attribute__((vector_size(WPNODE_VECTOR_BYTES))) = T;
-    using Unaligned
-        __attribute__((vector_size(WPNODE_VECTOR_BYTES), aligned(alignof(T)), may_alias)) = T;
-
-    static Aligned load(const T* p) { return *reinterpret_cast<const Unaligned*>(p); }
-    static void store(T* p, Aligned v) { *reinterpret_cast<Unaligned*>(p) = v; }
-    static Aligned broadcast(T x) { return x - Aligned{}; }
-};
 
 // Rows are one flat array in which tap t is a shift by t * stride elements, so lanes are full for
 // any row width. Eight accumulators hide the latency of two FMA units; each tap costs one broadcast
@@ -102,7 +90,7 @@ double dot(const T* a, const T* b, std::int64_t count) {
 }
 
 template <typename T>
-constexpr Microkernels<T> kMicrokernels{fir<T>, sum_squares<T>, dot<T>};
+constexpr Microkernels<T> kMicrokernels{fir<T>, gather<T>, spread<T>, sum_squares<T>, dot<T>};
 
 }  // namespace
 }  // namespace wpnode::cpu

@@ -190,6 +190,17 @@ int main() {
     check_all(uniform(1, 3001, 3, 50, 2), nullptr, false);
     check_all(uniform(1, 900, 40, 400, 5), nullptr, false);
     check_all(uniform(1, 12, 2, 10, 40), nullptr, false);
+    // Rows processed where they lie: whole vectors, an overlapping last one, few taps, gaps between
+    // segments, a record that ends within a group.
+    for (const std::int64_t d : {16, 17, 24, 40, 64, 71}) {
+        check_all(uniform(2, 120, d, 10, 2), nullptr, false);
+        check_all(uniform(1, 121, d, 2, 3), nullptr, false);
+        check_all(uniform(1, 100, d, 6, 11), nullptr, false);
+        check_all(uniform(1, 131, d, 20, 20), nullptr, false);
+    }
+    // Too large for a cache: written past it.
+    check_layout<float>(uniform(1, 90'003, 48, 2, 2), nullptr, false);
+    check_layout<double>(uniform(1, 40'000, 56, 2, 1), nullptr, false);
     const std::vector<std::int64_t> starts{0, 0, 1, 5, 5, 9, 30, 31, 59};
     const auto k = static_cast<std::int64_t>(starts.size());
     for (const bool per_segment : {false, true})
