@@ -1,0 +1,106 @@
+"""Reduced coordinates against discrete Fourier transforms and planted subspaces."""
+
+import pytest
+import torch
+
+from wpnode_ext.coordinates import Coordinates
+from wpnode_ext.symmetry import Symmetry
+
+
+def waves(n: int, sites: int, amplitudes: dict[int, float], noise: float):
+    """A ring with slowly turning waves, and noise."""
+    generator = torch.Generator().manual_seed(0)
+    s = 2 * torch.pi * torch.arange(sites, dtype=torch.float64) / sites
+    t = torch.arange(n, dtype=torch.float64)[:, None] * 0.05
+    v = sum(a * torch.cos(k * s - (1 + 0.1 * k) * t) for k, a in amplitudes.items())
+    return v + noise * torch.randn(n, sites, generator=generator).double()
+
+
+@pytest.mark.parametrize("sites", [8, 9])
+def test_all_fourier_coordinates_are_an_orthonormal_transform(sites: int) -> None:
+    v = torch.randn(40, sites, dtype=torch.float64)
+    c = Coordinates.fourier(v, range(sites // 2 + 1))
+    assert c.dim == sites
+    eye = torch.eye(sites, dtype=torch.float64)
+    torch.testing.assert_close(c.encode @ c.decode, eye)
+    torch.testing.assert_close(c.back(c.to(v)), v)
+    power = torch.fft.rfft(v[0], norm="ortho").abs().square()
+    power[1 : (sites + 1) // 2] *= 2
+    a = c.to(v[0]).square()
+    waves = [int(label[3:]) for label in c.labels]
+    found = torch.zeros(sites // 2 + 1).double().index_add(0, torch.tensor(waves), a)
+    torch.testing.assert_close(found, power)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
+def test_the_spectrum_chooses_the_waves_that_stand_out_of_the_noise(noise) -> None:
+    v = waves(4000, 32, {1: 1.0, 3: 0.5, 4: 0.3}, noise)
+    c = Coordinates.fourier(v)
+    assert c.labels == ("cos1", "sin1", "cos3", "sin3", "cos4", "sin4")
+    assert c.noise is not None
+    assert c.noise.mean().item() == pytest.approx(noise, rel=0.05, abs=1e-6)
+
+
+def test_waves_below_the_noise_are_left_out_and_faint_ones_are_not_needed() -> None:
+    faint = {1: 1.0, 2: 0.3, 5: 1e-4}
+    assert Coordinates.fourier(waves(4000, 32, faint, 0.0)).dim == 4
+    buried = {1: 1.0, 2: 0.3, 5: 2e-2}
+    assert Coordinates.fourier(waves(4000, 32, buried, 0.0)).dim == 6
+    assert Coordinates.fourier(waves(4000, 32, buried, 1.0)).dim == 4
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_pod_finds_a_planted_subspace(noise: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    planted = torch.linalg.qr(torch.randn(20, 3, generator=generator).double()).Q
+    t = torch.arange(5000, dtype=torch.float64) * 0.02
+    a = torch.stack([3 * torch.sin(t), 2 * torch.cos(1.7 * t), torch.sin(2.3 * t)], 1)
+    v = 5 + a @ planted.T
+    v = v + noise * torch.randn(v.shape, generator=generator).double()
+    c = Coordinates.pod(v)
+    assert c.dim == 3
+    outside = planted - c.decode @ (c.encode @ planted)
+    assert outside.norm().item() < 0.01 + 0.1 * noise
+    torch.testing.assert_close(c.back(c.to(v)), v, atol=5 * noise + 1e-8, rtol=0)
+
+
+def test_a_users_coordinates_need_not_be_orthonormal() -> None:
+    decode = torch.tensor([[1.0, 1.0], [0.0, 2.0], [0.0, 0.0]], dtype=torch.float64)
+    c = Coordinates.linear(decode, centre=torch.tensor([0.0, 0.0, 7.0]))
+    a = torch.randn(5, 2, dtype=torch.float64)
+    torch.testing.assert_close(c.to(c.back(a)), a)
+    assert (c.back(a)[:, 2] == 7).all()
+    with pytest.raises(ValueError, match="independent"):
+        Coordinates.linear(torch.ones(3, 2))
+
+
+def test_a_field_of_coordinates_moves_states_as_its_own_do() -> None:
+    v = torch.randn(40, 8, dtype=torch.float64)
+    c = Coordinates.fourier(v, [1, 2])
+    field = c.to_physical(lambda t, a: t - a**2)
+    u = c.back(c.to(v))
+    h = 1e-3
+    expected = (c.back(c.to(u) + h * (2.0 - c.to(u) ** 2)) - u) / h
+    torch.testing.assert_close(field(2.0, u), expected, atol=1e-9, rtol=1e-9)
+
+
+def test_shifts_act_on_fourier_coordinates() -> None:
+    v = torch.randn(40, 8, dtype=torch.float64)
+    c = Coordinates.fourier(v, [1, 3])
+    ring = Symmetry.shifts(8) * Symmetry.mirror(8, sign=-1)
+    turned = ring.in_coordinates(c.encode, c.decode)
+    for g, h in zip(ring.matrices, turned.matrices, strict=True):
+        torch.testing.assert_close(c.to(v @ g.T), c.to(v) @ h.T)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda v: Coordinates.fourier(v, [5]), "0 .. 4"),
+        (lambda v: Coordinates.fourier(v, []), "`wavenumbers`"),
+        (lambda v: Coordinates.pod(v, 9), "1 .. 8"),
+    ],
+)
+def test_modes_that_do_not_exist_are_refused(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(torch.randn(40, 8, dtype=torch.float64))

@@ -1,0 +1,221 @@
+"""Fewer, linear coordinates for states of many entries: Fourier modes, POD, your own.
+
+Fields of patterns are rough functions of noisy grid values and smooth ones of a few
+amplitudes. How many, the spectrum of the data says, down to where noise takes over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ._typing import Field
+from .noise import estimate_noise
+
+# Share of the signal's variance that may be left out: a relative error of 1e-3.
+TAIL = 1e-6
+# A mode is signal where its variance exceeds the noise's by so many standard errors.
+SURE = 3.0
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """``a = encode (u - centre)`` and back, ``u = centre + decode a``.
+
+    Attributes:
+        encode: float64 ``[M, D]``; ``encode decode`` is the identity.
+        decode: float64 ``[D, M]``.
+        centre: float64 ``[D]``.
+        labels: a name for each coordinate.
+        kept: share of the signal's variance that the coordinates hold.
+        noise: standard deviation of the noise in each coordinate, ``[M]``, where it was
+            estimated.
+    """
+
+    encode: Float[Tensor, "M D"]
+    decode: Float[Tensor, "D M"]
+    centre: Float[Tensor, " D"]
+    labels: tuple[str, ...] = ()
+    kept: float = 1.0
+    noise: Float[Tensor, " M"] | None = None
+
+    @property
+    def dim(self) -> int:
+        """Number M of coordinates."""
+        return self.encode.shape[0]
+
+    def to(self, u: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch M"]:
+        """Coordinates of states."""
+        return (u - _like(self.centre, u)) @ _like(self.encode, u).T
+
+    def back(self, a: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch D"]:
+        """States of coordinates."""
+        return _like(self.centre, a) + a @ _like(self.decode, a).T
+
+    def to_physical(self, field: Field) -> "ReducedField":
+        """The field of states of a `field` of coordinates."""
+        return ReducedField(field, self)
+
+    @classmethod
+    def linear(
+        cls, decode: Float[Tensor, "D M"], centre: Float[Tensor, " D"] | None = None
+    ) -> "Coordinates":
+        """Coordinates along the columns of a matrix, by least squares."""
+        decode = torch.as_tensor(decode, dtype=torch.float64)
+        if decode.dim() != 2 or torch.linalg.matrix_rank(decode) < decode.shape[1]:
+            raise ValueError(
+                "`decode` must have independent columns, one a coordinate; "
+                f"got shape {list(decode.shape)}."
+            )
+        if centre is None:
+            centre = torch.zeros(len(decode), dtype=torch.float64)
+        labels = tuple(f"a{number}" for number in range(decode.shape[1]))
+        encode = torch.linalg.pinv(decode)
+        return cls(encode, decode, centre.double(), labels)
+
+    @classmethod
+    def fourier(
+        cls,
+        v: Float[Tensor, "N S"],
+        wavenumbers: Sequence[int] | None = None,
+        *,
+        lengths: Sequence[int] | None = None,
+    ) -> "Coordinates":
+        """Cosines and sines on a ring of S sites, orthonormal.
+
+        Args:
+            v: data; by default they choose the wavenumbers.
+            wavenumbers: those to keep, between 0 and S / 2.
+            lengths: lengths of several series laid end to end.
+        """
+        basis, waves = _waves(v.shape[1])
+        a = v.double() @ basis
+        signal, noise = _levels(a, lengths)
+        if wavenumbers is None:
+            # Both phases of a wave are kept or left out together: shifts mix them.
+            groups = torch.tensor(waves)
+            sizes = torch.bincount(groups)
+            levels = [torch.bincount(groups, x) / sizes for x in (signal, noise)]
+            found = _above_noise(*levels, sizes, len(v))
+            wavenumbers = sorted(found)
+        unknown = set(wavenumbers) - set(waves)
+        if not wavenumbers or unknown:
+            raise ValueError(
+                f"`wavenumbers` must lie in 0 .. {waves[-1]}; "
+                f"got {sorted(wavenumbers)}."
+            )
+        columns = [i for i, k in enumerate(waves) if k in set(wavenumbers)]
+        sines = [k > 0 and i > 0 and waves[i - 1] == k for i, k in enumerate(waves)]
+        decode = basis[:, columns]
+        return cls(
+            encode=decode.T.contiguous(),
+            decode=decode,
+            centre=torch.zeros(v.shape[1], dtype=torch.float64),
+            labels=tuple(f"{'sin' if sines[i] else 'cos'}{waves[i]}" for i in columns),
+            kept=(signal[columns].sum() / signal.sum()).item(),
+            noise=noise[columns].sqrt(),
+        )
+
+    @classmethod
+    def pod(
+        cls,
+        v: Float[Tensor, "N D"],
+        modes: int | None = None,
+        *,
+        lengths: Sequence[int] | None = None,
+    ) -> "Coordinates":
+        """Directions of largest variance about the mean, orthonormal.
+
+        Args:
+            v: data.
+            modes: how many to keep; by default as many as stand out of the noise.
+            lengths: lengths of several series laid end to end.
+        """
+        data = v.double()
+        centre = data.mean(0)
+        spread = torch.cov(data.T, correction=0).reshape(v.shape[1], v.shape[1])
+        basis = torch.linalg.eigh(spread).eigenvectors.flip(1)
+        signal, noise = _levels((data - centre) @ basis, lengths)
+        if modes is None:
+            ones = torch.ones(len(signal), dtype=torch.int64)
+            # Directions were chosen for their variance: that of pure noise reaches
+            # (1 + sqrt(D / N))^2 times its mean (Marchenko and Pastur).
+            edge = (1 + (v.shape[1] / len(v)) ** 0.5) ** 2 - 1
+            modes = 1 + max(_above_noise(signal, noise, ones, len(v), edge))
+        if not 1 <= modes <= v.shape[1]:
+            raise ValueError(f"`modes` must lie in 1 .. {v.shape[1]}; got {modes}.")
+        return cls(
+            encode=basis[:, :modes].T.contiguous(),
+            decode=basis[:, :modes],
+            centre=centre,
+            labels=tuple(f"pod{number}" for number in range(modes)),
+            kept=(signal[:modes].sum() / signal.sum()).item(),
+            noise=noise[:modes].sqrt(),
+        )
+
+
+class ReducedField(nn.Module):
+    """``f(t, u) = decode field(t, encode (u - centre))``.
+
+    What the coordinates do not hold of a state stays as it is.
+    """
+
+    encode: Tensor
+    decode: Tensor
+    centre: Tensor
+
+    def __init__(self, field: Field, coordinates: Coordinates) -> None:
+        super().__init__()
+        self.field = field
+        self.register_buffer("encode", coordinates.encode.clone())
+        self.register_buffer("decode", coordinates.decode.clone())
+        self.register_buffer("centre", coordinates.centre.clone())
+
+    def forward(
+        self, t: Tensor | float, u: Float[Tensor, "*batch D"]
+    ) -> Float[Tensor, "*batch D"]:
+        a = (u - self.centre.to(u.dtype)) @ self.encode.to(u.dtype).T
+        return self.field(t, a) @ self.decode.to(u.dtype).T
+
+
+def _waves(sites: int) -> tuple[Float[Tensor, "S S"], list[int]]:
+    """Orthonormal cosines and sines in columns, and their wavenumbers."""
+    angle = 2 * torch.pi * torch.arange(sites, dtype=torch.float64) / sites
+    columns, waves = [], []
+    for k in range(sites // 2 + 1):
+        for wave in (torch.cos(k * angle), torch.sin(k * angle)):
+            if wave.norm() > 1e-6:
+                columns.append(wave / wave.norm())
+                waves.append(k)
+    return torch.stack(columns, 1), waves
+
+
+def _levels(
+    a: Float[Tensor, "N M"], lengths: Sequence[int] | None
+) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:
+    """Variances of signal and noise of every coordinate."""
+    noise = estimate_noise(a, lengths=lengths).sigma.square()
+    return (a.var(0, correction=0) - noise).clamp(min=0.0), noise
+
+
+def _above_noise(
+    signal: Float[Tensor, " G"],
+    noise: Float[Tensor, " G"],
+    sizes: Tensor,
+    n_samples: int,
+    edge: float = 0.0,
+) -> list[int]:
+    """Groups that stand out of the noise, fewest that hold all but the tail."""
+    clear = signal > (edge + SURE * (2 / n_samples) ** 0.5) * noise
+    total = (signal * sizes).sum()
+    order = torch.argsort(signal, descending=True)
+    left = total - (signal * sizes)[order].cumsum(0)
+    needed = torch.cat([total[None], left[:-1]]) > TAIL * total
+    found = [g for g, use in zip(order.tolist(), needed.tolist(), strict=True) if use]
+    return [g for g in found if clear[g]] or [int(order[0])]
+
+
+def _like(constant: Tensor, x: Tensor) -> Tensor:
+    return constant.to(x.device, x.dtype)
