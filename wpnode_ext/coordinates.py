@@ -97,8 +97,9 @@ class Coordinates:
             # Both phases of a wave are kept or left out together: shifts mix them.
             groups = torch.tensor(waves)
             sizes = torch.bincount(groups)
-            levels = [torch.bincount(groups, x) / sizes for x in (signal, noise)]
-            found = _above_noise(*levels, sizes, len(v))
+            power = torch.bincount(groups, signal) / sizes
+            floor = torch.bincount(groups, noise) / sizes
+            found = _above_noise(power, floor, sizes, len(v))
             wavenumbers = sorted(found)
         unknown = set(wavenumbers) - set(waves)
         if not wavenumbers or unknown:
