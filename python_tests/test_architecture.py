@@ -36,7 +36,16 @@ LAYERS = (
     {"cli", "__main__"},
 )
 # Needed by some users only: imported inside the function that needs them.
-OPTIONAL = {"matplotlib", "omegaconf", "tensorboard", "tqdm", "wandb", "xarray", "zarr"}
+OPTIONAL = {
+    "dysts",
+    "matplotlib",
+    "omegaconf",
+    "tensorboard",
+    "tqdm",
+    "wandb",
+    "xarray",
+    "zarr",
+}
 LINE_CEILING = 300
 LONGER_FOR_A_REASON: dict[str, str] = {}
 

@@ -1,7 +1,7 @@
 """What every system offers: a field, a shape, and trajectories to learn from."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +24,11 @@ class System(ABC):
     Attributes:
         burn_in: default time left out before the first sample, so that it lies on the
             attractor.
+        method: solver of :func:`scipy.integrate.solve_ivp` for reference trajectories.
     """
 
-    burn_in: ClassVar[float] = 20.0
+    burn_in: float = 20.0
+    method: str = "DOP853"
 
     @property
     @abstractmethod
@@ -112,7 +114,7 @@ class System(ABC):
             rhs,
             (t[0], t[-1]),
             start.reshape(-1).numpy(),
-            method="DOP853",
+            method=self.method,
             t_eval=t,
             rtol=TOLERANCE,
             atol=TOLERANCE * max(1.0, float(start.abs().max())),

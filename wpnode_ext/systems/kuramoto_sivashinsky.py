@@ -32,7 +32,7 @@ class KuramotoSivashinsky(System):
     n_points: int = 64
     nu: float = 1.0
 
-    burn_in: ClassVar[float] = 200.0
+    burn_in: float = 200.0
 
     def __post_init__(self) -> None:
         if self.n_points < 8 or self.n_points % 2:
