@@ -66,10 +66,11 @@ def sources() -> list[Path]:
     return sorted((CSRC / "cuda").glob("*.cu"))
 
 
-def compile_one(source: Path, code: str, arch: str) -> str:
+def compile_one(source: Path, code: str, arch: str, product: str) -> str:
     """What ptxas says or, for a virtual architecture, the PTX.
 
-    Kept under a hash of everything that matters.
+    Kept under a hash of everything that matters. `product` is nvcc's option for what to
+    make: objects with host code for the first target, device code alone for the others.
     """
     headers = b"".join(
         path.read_bytes()
@@ -82,13 +83,12 @@ def compile_one(source: Path, code: str, arch: str) -> str:
     kept = BUILD / f"{source.stem}-{code}-{key.hexdigest()[:16]}.txt"
     if not kept.exists():
         target = kept.with_suffix(".partial")
-        what = "-ptx" if code == arch else "-c"
-        command = ["nvcc", *flags, what, str(source), "-o", str(target)]
+        command = ["nvcc", *flags, product, str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True)
         output = done.stderr + done.stdout
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}\n{output[:4000]}")
-        if code != arch:
+        if product != "-ptx":
             target.write_text(output)
         target.replace(kept)
         print(f"{source.name} for {code}", flush=True)
@@ -250,13 +250,15 @@ def main() -> int:
     targets = [t for t in TARGETS if not wanted or t.number in wanted]
     BUILD.mkdir(parents=True, exist_ok=True)
     last = f"compute_{targets[-1].number}"
-    codes = [(f"sm_{t.number}", f"compute_{t.number}") for t in targets]
-    jobs = [(source, *code) for code in [*codes, (last, last)] for source in sources()]
+    codes = [(f"sm_{t.number}", f"compute_{t.number}", "-cubin") for t in targets]
+    codes[0] = (*codes[0][:2], "-c")
+    codes.append((last, last, "-ptx"))
+    jobs = [(source, *code) for code in codes for source in sources()]
     with ThreadPoolExecutor(JOBS) as pool:
         texts = list(pool.map(lambda job: compile_one(*job), jobs))
     usage: dict[int, dict[str, Usage]] = {}
     problems = []
-    for (_, code, _), text in zip(jobs, texts, strict=True):
+    for (_, code, *_), text in zip(jobs, texts, strict=True):
         if code == last:
             problems += check_vectors(text)
         else:
