@@ -38,7 +38,7 @@ def interleave(
     *,
     device: torch.device,
     seconds: float = 0.7,
-    turn: float = 5e-3,
+    turn: float = 2e-2,
 ) -> dict[str, Timing]:
     """Times each candidate about `seconds`, in turns with the others.
 

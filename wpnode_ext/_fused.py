@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
+from torch.autograd import Function, forward_ad
 
 from . import _registration
 from ._autograd import corr, corr_t, run, sum_tangents
@@ -73,8 +73,10 @@ class _SquaredResidual(Function):
         needs_gradient: bool,
     ) -> Tensor:
         ctx.save_for_backward(f, lhs, w, starts)
-        ctx.save_for_forward(f, lhs, w, starts)
+        if forward_ad._current_level >= 0:  # only then can `jvp` be called
+            ctx.save_for_forward(f, lhs, w, starts)
         ctx.q, ctx.scale, ctx.shape, ctx.recipe = q, scale, shape, recipe
+        ctx.f_shape = f.shape
         if needs_gradient:
             loss, ctx.gradient = _loss_and_gradient(f, lhs, w, starts, ctx)
             return loss
@@ -84,8 +86,8 @@ class _SquaredResidual(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor):  # type: ignore[override]
-        f, lhs, w, starts = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: differentiate the formula itself
+            f, lhs, w, starts = ctx.saved_tensors
             series = f.reshape(ctx.shape)
             residual, w = _residual(series, lhs, w, starts, ctx.q, ctx.recipe)
             gradient = corr_t(residual, w, starts, ctx.q, ctx.shape[1])
@@ -95,10 +97,10 @@ class _SquaredResidual(Function):
         # anew if the graph is walked again.
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
-            _, gradient = _loss_and_gradient(f, lhs, w, starts, ctx)
+            _, gradient = _loss_and_gradient(*ctx.saved_tensors, ctx)
         if not (g.is_cpu and g.item() == 1.0):
             gradient.mul_(g)
-        return gradient.view(f.shape), *_NO_GRADIENTS
+        return gradient.view(ctx.f_shape), *_NO_GRADIENTS
 
     @staticmethod
     def jvp(  # type: ignore[override]
