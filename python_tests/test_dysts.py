@@ -76,5 +76,6 @@ def test_what_cannot_be_had_is_refused_by_name(dysts) -> None:
 
 def test_a_missing_dysts_is_told_by_name(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "dysts", None)
+    monkeypatch.setitem(sys.modules, "dysts.flows", None)
     with pytest.raises(ImportError, match=r"wpnode_ext\[dysts\]"):
         from_dysts("Lorenz")

@@ -97,7 +97,8 @@ class _SquaredResidual(Function):
         # anew if the graph is walked again.
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
-            _, gradient = _loss_and_gradient(*ctx.saved_tensors, ctx)
+            f, lhs, w, starts = ctx.saved_tensors
+            _, gradient = _loss_and_gradient(f, lhs, w, starts, ctx)
         if not (g.is_cpu and g.item() == 1.0):
             gradient.mul_(g)
         return gradient.view(ctx.f_shape), *_NO_GRADIENTS

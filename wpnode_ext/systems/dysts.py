@@ -2,6 +2,7 @@
 
 import difflib
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -127,12 +128,11 @@ def _flows() -> Any:
         with warnings.catch_warnings():
             # It warns where numba is not there; nothing here needs numba.
             warnings.simplefilter("ignore")
-            from dysts import flows
+            return import_module("dysts.flows")
     except ImportError as error:
         raise ImportError(
             "systems of dysts need that package; pip install 'wpnode_ext[dysts]'."
         ) from error
-    return flows
 
 
 def _names(flows: Any) -> list[str]:
