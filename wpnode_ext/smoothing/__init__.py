@@ -1,5 +1,18 @@
 """Noisy series and a model that is almost right: the states between the two."""
 
+from .local_polynomial import LocalFit, local_polynomial
+from .projected import ProjectedStep, projected_step
+from .refine import Refinement, Round, refine
 from .smoother import SmoothedStates, smooth_states
 
-__all__ = ["SmoothedStates", "smooth_states"]
+__all__ = [
+    "LocalFit",
+    "ProjectedStep",
+    "Refinement",
+    "Round",
+    "SmoothedStates",
+    "local_polynomial",
+    "projected_step",
+    "refine",
+    "smooth_states",
+]

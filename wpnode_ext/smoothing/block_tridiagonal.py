@@ -29,9 +29,9 @@ class BlockCholesky:
     lower: Float[Tensor, "m B D D"]
     positive: Bool[Tensor, " B"]
 
-    def solve(self, rhs: Float[Tensor, "n B D"]) -> Float[Tensor, "n B D"]:
-        """Solution of every system for its right-hand side."""
-        x = rhs.unsqueeze(-1).clone()
+    def solve(self, rhs: Float[Tensor, "n B D *R"]) -> Float[Tensor, "n B D *R"]:
+        """Solution of every system for its right-hand side, or for R of them."""
+        x = rhs.clone() if rhs.dim() == 4 else rhs.unsqueeze(-1).clone()
         last = len(x) - 1
         for i in range(last + 1):
             if i > 0:
@@ -41,7 +41,7 @@ class BlockCholesky:
             if i < last:
                 x[i].baddbmm_(self.lower[i].mT, x[i + 1], alpha=-1)
             x[i] = _triangular(self.diagonal[i].mT, x[i], upper=True)
-        return x.squeeze(-1)
+        return x.reshape(rhs.shape)
 
     def inverse_diagonal(self) -> Float[Tensor, "n B D D"]:
         """Diagonal blocks of the inverse: covariances, where the matrix is a precision.

@@ -63,7 +63,7 @@ class Problem:
 
     def cost(self, x: Float[Tensor, "L B D"]) -> Float[Tensor, " B"]:
         """The sum that is minimised, for each window."""
-        ahead = self.step(*self._before(x)) / self.scale
+        ahead = self.step(*self.before(x)) / self.scale
         jump = x[1:] - ahead.reshape(x[1:].shape)
         total = (self.seen * (self.data - x).square()).sum((0, 2))
         return total + (self.link * jump.square()).sum((0, 2))
@@ -74,7 +74,7 @@ class Problem:
         Float[Tensor, "L B D D"], Float[Tensor, "m B D D"], Float[Tensor, "L B D"]
     ]:
         """Normal equations of the step: diagonal and lower blocks, right-hand side."""
-        ahead, slope = self.step.linearise(*self._before(x))
+        ahead, slope = self.step.linearise(*self.before(x))
         jump = x[1:] - (ahead / self.scale).reshape(x[1:].shape)
         # In units of the noise: entry (i, j) is scaled by scale_j / scale_i.
         slope = slope.mul_(self.scale / self.scale[:, None])
@@ -96,7 +96,7 @@ class Problem:
         blocks = factor(diagonal, lower).inverse_diagonal()
         return blocks.diagonal(dim1=-2, dim2=-1).sqrt()
 
-    def _before(self, x: Float[Tensor, "L B D"]) -> tuple[Tensor, Tensor, Tensor]:
+    def before(self, x: Float[Tensor, "L B D"]) -> tuple[Tensor, Tensor, Tensor]:
         """What the model needs to step from every sample but the last."""
         u = (x[:-1] * self.scale).reshape(-1, x.shape[-1])
         return u, self.t[:-1].reshape(-1), self.h.reshape(-1)

@@ -98,31 +98,17 @@ def smooth_states(
             below this share of sigma.
     """
     series = v if isinstance(v, Series) else make_series(v, dt=dt, t=t, mask=mask)
-    n, state = series.n_samples, series.state_shape
-    data = series.v.double().reshape(n, -1)
-    scale = _per_component(sigma, state, "sigma")
-    scale = scale.clamp(min=LEAST_NOISE * max(1e-300, data.abs().max().item()))
-    weight = (scale / _per_component(process_noise, state, "process_noise")).square()
-    steps, linked = _intervals(series)
-    seen = torch.ones_like(data, dtype=torch.bool)
-    if series.mask is not None:
-        seen = ~series.mask.reshape(n, -1)
+    step = ModelStep(field, series.state_shape, method=method, substeps=substeps)
+    problem = as_problem(series, step, sigma, process_noise)
     given = series.v if start is None else as_float64(start, "start")
     if given.shape != series.v.shape or not given.isfinite().all():
         raise ValueError(
             f"`start` must be finite and have the shape {list(series.v.shape)} of `v`; "
             f"got {list(given.shape)}."
         )
-    first = given.double().reshape(n, -1)
-    problem = Problem(
-        step=ModelStep(field, state, method=method, substeps=substeps),
-        data=data / scale,
-        seen=seen.double(),
-        link=linked[:, None] * weight * _relative(steps, linked)[:, None],
-        scale=scale,
-        t=series.times,
-        h=steps,
-    )
+    data, seen, scale = problem.data, problem.seen, problem.scale
+    first = given.double().reshape(data.shape) / scale
+    n = len(data)
     cut = Windows.over(n, window, overlap)
     size = max(1, CHUNK // (cut.length * data.shape[1] ** 2))
     states = torch.empty_like(data)
@@ -131,21 +117,43 @@ def smooth_states(
     for windows in torch.arange(len(cut.starts)).split(size):
         rows = cut.rows(windows)
         part = problem.cut(rows)
-        x, done, count = minimise(
-            part, (first / scale)[rows], max_iterations, tolerance
-        )
+        x, done, count = minimise(part, first[rows], max_iterations, tolerance)
         cut.take(states, x, windows)
         cut.take(rested, done[None, :, None].expand(cut.length, -1, -1), windows)
         iterations = max(iterations, count)
         if std is not None:
             cut.take(std, part.posterior_std(x), windows)
-    misfit = ((data / scale - states) * seen).square().sum(0) / seen.sum(0).clamp(min=1)
+    misfit = ((data - states) * seen).square().sum(0) / seen.sum(0).clamp(min=1)
     return SmoothedStates(
         states=(states * scale).reshape(series.v.shape),
         std=None if std is None else (std * scale).reshape(series.v.shape),
-        innovation=misfit.sqrt().reshape(state),
+        innovation=misfit.sqrt().reshape(series.state_shape),
         iterations=iterations,
         converged=rested[:, 0],
+    )
+
+
+def as_problem(
+    series: Series, step: ModelStep, sigma: Array | float, process_noise: Array | float
+) -> Problem:
+    """The sum to minimise over the states of a record; see :func:`smooth_states`."""
+    n, state = series.n_samples, series.state_shape
+    data = series.v.double().reshape(n, -1)
+    scale = _per_component(sigma, state, "sigma")
+    scale = scale.clamp(min=LEAST_NOISE * max(1e-300, data.abs().max().item()))
+    weight = (scale / _per_component(process_noise, state, "process_noise")).square()
+    steps, linked = _intervals(series)
+    seen = torch.ones_like(data)
+    if series.mask is not None:
+        seen = (~series.mask.reshape(n, -1)).double()
+    return Problem(
+        step=step,
+        data=data / scale,
+        seen=seen,
+        link=linked[:, None] * weight * _relative(steps, linked)[:, None],
+        scale=scale,
+        t=series.times,
+        h=steps,
     )
 
 

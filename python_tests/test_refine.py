@@ -1,0 +1,206 @@
+"""First states, rounds of smoothing and fitting, and when they stop."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.signal import savgol_filter
+from torch import Tensor
+
+from problems import lorenz63, lorenz63_field
+from wpnode_ext import ops, rollout, segment_weights, vpt
+from wpnode_ext._typing import Field
+from wpnode_ext.data import make_series
+from wpnode_ext.fields import LibraryField, RandomFeatureField
+from wpnode_ext.fields.linear import LinearField
+from wpnode_ext.smoothing import local_polynomial, refine
+from wpnode_ext.smoothing.held_out import Watch
+
+DT = 0.01
+
+
+def weak_least_squares(field: LinearField, u: Tensor, ridge: float) -> LinearField:
+    """The head that fits the weak form of states `u`, by normal equations."""
+    w_lhs, w_rhs = segment_weights(8, 50, DT)
+    with torch.no_grad():
+        phi = ops.corr(field.features(u)[None].contiguous(), w_rhs, q=2)[0]
+        lhs = ops.corr(u[None].contiguous(), w_lhs, q=2)[0]
+        size = phi.norm(dim=0)
+        gram = (phi / size).T @ (phi / size)
+        gram += ridge * torch.eye(len(gram)).double()
+        head = torch.linalg.solve(gram, -(phi / size).T @ lhs)
+        field.set_coefficients(head / size[:, None])
+    return field
+
+
+def quadratic(u: Tensor) -> LinearField:
+    return weak_least_squares(LibraryField(3, 2).double(), u, 1e-10)
+
+
+def noisy_lorenz(n: int, ratio: float, seed: int = 1) -> tuple[Tensor, Tensor, float]:
+    clean = lorenz63(n, DT)
+    sigma = ratio * clean.square().mean().sqrt().item()
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    return clean, clean + sigma * noise, sigma
+
+
+def mean_vpt(field: Field, starts: int = 12) -> float:
+    """Of forecasts from clean states after those that were learned from."""
+    n = 700
+    whole = lorenz63(5000 + 150 * starts + n, DT)
+    truth = torch.stack([whole[5000 + 150 * i :][:n] for i in range(starts)], 1)
+    t = DT * torch.arange(n).double()
+    u = rollout(field, truth[0], t, method="rk4_classic").u.nan_to_num(1e6)
+    return vpt(u, truth, dt=DT, lyapunov_exponent=0.91, threshold=0.3).mean
+
+
+def test_local_polynomials_are_savitzky_golay_on_uniform_times() -> None:
+    _, v, _ = noisy_lorenz(300, 0.05)
+    fit = local_polynomial(make_series(v, dt=DT), widths=[25])
+    expected = np.asarray(savgol_filter(v.numpy(), 25, 4, axis=0))
+    np.testing.assert_allclose(fit.states.numpy(), expected, rtol=0, atol=1e-4)
+
+
+def test_local_polynomials_choose_a_width_and_tell_the_noise() -> None:
+    clean, v, sigma = noisy_lorenz(2000, 0.05)
+    fit = local_polynomial(make_series(v, dt=DT))
+    assert (fit.sigma / sigma - 1).abs().max() < 0.05
+    errors = {
+        width: (local_polynomial(make_series(v, dt=DT), widths=[width]).states - clean)
+        .square()
+        .mean()
+        .sqrt()
+        .item()
+        for width in (7, 13, 25, 51)
+    }
+    chosen = (fit.states - clean).square().mean().sqrt().item()
+    assert chosen <= 1.1 * min(errors.values())
+
+
+def test_local_polynomials_take_irregular_times_gaps_and_missing_values() -> None:
+    rng = np.random.default_rng(0)
+    t = 0.025 * (np.arange(400) + rng.uniform(-0.4, 0.4, 400))
+    t[200:] += 50
+    signal = np.stack([np.sin(t), np.cos(2 * t)], 1)
+    v = signal + 0.01 * rng.normal(size=signal.shape)
+    v[50:53, 0] = np.nan
+    fit = local_polynomial(make_series(v, t=t), widths=[25])
+    assert np.abs(fit.states.numpy() - signal).max() < 0.03
+    assert (fit.sigma - 0.01).abs().max() < 0.003
+
+
+def test_no_width_above_the_degree_is_refused() -> None:
+    series = make_series(torch.randn(30, 1), dt=1.0)
+    with pytest.raises(ValueError, match=r"`widths` must have one above degree \+ 2"):
+        local_polynomial(series, widths=[5])
+
+
+@pytest.mark.parametrize("ratio", [0.05, 0.2])
+def test_refined_states_and_forecasts_are_far_better_than_the_first(
+    ratio: float,
+) -> None:
+    clean, v, sigma = noisy_lorenz(4000, ratio)
+    rows = []
+    result = refine(
+        v, quadratic, dt=DT, progress=lambda number, row: rows.append((number, row))
+    )
+    assert (result.sigma / sigma - 1).abs().max() < 0.05
+    first = (result.first_states - clean).square().mean().sqrt() / sigma
+    refined = (result.states - clean).square().mean().sqrt() / sigma
+    assert first > 0.25 and refined < 0.12
+    assert 0.8 < ((result.states - clean) / result.std).square().mean().sqrt() < 1.25
+    assert mean_vpt(result.field) > mean_vpt(quadratic(result.first_states)) + 0.5
+    assert [number for number, _ in rows] == list(range(1, len(rows) + 1))
+    assert [row for _, row in rows] == result.history
+    assert result.history[-1].held_out < result.history[0].held_out
+
+
+def test_alternating_with_fits_alone_improves_the_states_too() -> None:
+    clean, v, sigma = noisy_lorenz(3000, 0.05)
+    result = refine(v, quadratic, dt=DT, update="fit", schedule=(0.1, 0.05, 0.025))
+    refined = (result.states - clean).square().mean().sqrt() / sigma
+    assert refined < 0.15
+    assert all(row.effective is None for row in result.history)
+
+
+def test_a_field_that_is_not_linear_in_its_weights_goes_through_fit() -> None:
+    clean, v, sigma = noisy_lorenz(1000, 0.05)
+    calls = []
+
+    def fit(u: Tensor):
+        calls.append(u)
+        return lambda t, x: lorenz63_field(x)
+
+    result = refine(v, fit, dt=DT, schedule=(0.1, 0.03))
+    assert len(calls) == 4
+    assert (result.states - clean).square().mean().sqrt() / sigma < 0.15
+    with pytest.raises(ValueError, match="`update='projected'` must come with"):
+        refine(v, fit, dt=DT, update="projected")
+
+
+def test_rounds_stop_when_held_out_values_are_predicted_worse() -> None:
+    _, v, _ = noisy_lorenz(1000, 0.05)
+    wrong = iter([1.0, 1.0, 1.5, 1.5])
+
+    def fit(u: Tensor):
+        factor = next(wrong)
+        return lambda t, x: factor * lorenz63_field(x)
+
+    result = refine(v, fit, dt=DT, schedule=(0.1, 0.05, 0.05, 0.05))
+    assert result.reason == "held-out observations were predicted worse"
+    assert len(result.history) == 3 and result.best == 1
+    x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64)
+    torch.testing.assert_close(result.field(0.0, x), lorenz63_field(x))
+
+
+def test_held_out_errors_are_compared_value_by_value() -> None:
+    watch = Watch()
+    noise = torch.rand(1000)
+    assert watch.judge(noise) == "better"
+    assert watch.judge(noise - 0.001) == "better"
+    swing = torch.linspace(-0.1, 0.1, 1000)
+    assert watch.judge(noise + swing) == "same"
+    assert watch.judge(noise + 0.05) == "worse"
+    assert watch.judge(noise * float("nan")) == "worse"
+
+
+def test_data_without_noise_are_left_alone() -> None:
+    clean = lorenz63(1000, DT)
+    result = refine(clean, quadratic, dt=DT)
+    assert result.history == [] and "no noise" in result.reason
+    torch.testing.assert_close(result.states, clean)
+
+
+def test_several_series_with_missing_values_are_refined_together() -> None:
+    clean, v, sigma = noisy_lorenz(3000, 0.05)
+    v[700:705] = float("nan")
+    series = make_series([v[:1400], v[1400:]], dt=DT)
+    result = refine(series, quadratic, schedule=(0.1, 0.03, 0.01))
+    assert (result.states - clean).square().mean().sqrt() / sigma < 0.15
+
+
+def test_arguments_of_refine_are_checked() -> None:
+    _, v, _ = noisy_lorenz(300, 0.05)
+    with pytest.raises(ValueError, match="`update` must be 'auto'"):
+        refine(v, quadratic, dt=DT, update="both")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`held_out` must lie between 0 and 0.5"):
+        refine(v, quadratic, dt=DT, held_out=0.7)
+
+
+@pytest.mark.slow
+def test_random_features_reach_what_a_quadratic_library_does() -> None:
+    _, v, _ = noisy_lorenz(5000, 0.05)
+
+    def features(u: Tensor) -> LinearField:
+        field = RandomFeatureField(
+            3,
+            100,
+            low=u.amin(0),
+            high=u.amax(0),
+            generator=torch.Generator().manual_seed(0),
+        )
+        return weak_least_squares(field, u, 1e-6)
+
+    black_box = mean_vpt(refine(v, features, dt=DT).field)
+    library = mean_vpt(refine(v, quadratic, dt=DT).field)
+    assert black_box > library - 0.6

@@ -1,0 +1,124 @@
+"""First states: a polynomial fitted around every sample (Savitzky-Golay, any times)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..data import Series
+from ..runs import gap_free_runs
+
+WIDTHS = (7, 9, 13, 17, 25, 35, 51)
+# Share of ridge on the normalised polynomial that keeps fits of few samples defined.
+RIDGE = 1e-12
+# Numbers the design matrices of a slice of samples may hold.
+SLICE = 1 << 22
+
+
+@dataclass(frozen=True)
+class LocalFit:
+    """States fitted around every sample.
+
+    Attributes:
+        states: ``[N, *state]``, float64; values at missing samples too.
+        sigma: noise per component from what the fit leaves over, ``[*state]``.
+        width: samples of a window.
+    """
+
+    states: Float[Tensor, "N ..."]
+    sigma: Float[Tensor, "..."]
+    width: int
+
+
+def local_polynomial(
+    series: Series, *, degree: int = 4, widths: Sequence[int] = WIDTHS
+) -> LocalFit:
+    """The value at every sample of the polynomial nearest to its neighbours.
+
+    On uniform times without gaps this is the Savitzky-Golay filter. A degree of 4 keeps
+    the peaks that a positive kernel would flatten. Windows end at gaps and borders,
+    missing values have no weight. Of the widths the one with the least error in
+    predicting samples from their neighbours alone is taken.
+
+    Args:
+        series: the observations.
+        degree: of the polynomials.
+        widths: odd numbers of samples to choose from; those above `degree` + 2 count.
+    """
+    usable = [width for width in widths if width > degree + 2]
+    if not usable:
+        raise ValueError(
+            f"`widths` must have one above degree + 2 = {degree + 2}; "
+            f"got {list(widths)}."
+        )
+    best: tuple[float, LocalFit] | None = None
+    for width in usable:
+        fit, error = _fitted(series, degree, width)
+        if best is None or error < best[0]:
+            best = error, fit
+    assert best is not None
+    return best[1]
+
+
+def _fitted(series: Series, degree: int, width: int) -> tuple[LocalFit, float]:
+    """The fit, and its squared error in predicting each sample from the others."""
+    n = series.n_samples
+    data = series.v.double().reshape(n, -1)
+    seen = torch.ones_like(data)
+    if series.mask is not None:
+        seen = (~series.mask.reshape(n, -1)).double()
+    rows, inside = _windows(series, width)
+    size = max(1, SLICE // (width * (degree + 1)))
+    states, leverage = torch.empty_like(data), torch.empty_like(data)
+    shared = bool(seen.all())
+    for part in torch.arange(n).split(size):
+        picked = rows[part]
+        design = _design(series.times, part, picked, degree)
+        # One set of weights for all components where nothing is missing.
+        weights = inside[part][:, None] * (
+            1.0 if shared else seen[picked].transpose(1, 2)
+        )
+        gram = torch.einsum("ncw,nwi,nwj->ncij", weights, design, design)
+        gram.diagonal(dim1=-2, dim2=-1).add_(RIDGE * width)
+        # The polynomial at the sample itself is its constant term.
+        first = torch.linalg.inv(gram)[..., 0, :]
+        kernel = torch.einsum("nci,nwi,ncw->ncw", first, design, weights)
+        own = (picked == part[:, None]).double()
+        leverage[part] = (kernel * own[:, None]).sum(-1)
+        states[part] = (kernel * data[picked].transpose(1, 2)).sum(-1)
+    share = 1 - leverage.clamp(max=0.99)
+    left = (data - states) * seen
+    counts = seen.sum(0).clamp(min=1)
+    variance = (left.square() / share).sum(0) / counts
+    scale = data.var(0).clamp(min=torch.finfo(torch.float64).tiny)
+    error = ((left / share).square().sum(0) / counts / scale).mean().item()
+    shape, state = series.v.shape, series.state_shape
+    fit = LocalFit(states.reshape(shape), variance.sqrt().reshape(state), width)
+    return fit, error
+
+
+def _windows(series: Series, width: int) -> tuple[Int[Tensor, "N w"], Tensor]:
+    """Samples around each sample, and 1.0 for those in its own stretch of the record.
+
+    Near an end the window is moved inwards, not cut.
+    """
+    n = series.n_samples
+    first = torch.zeros(n, dtype=torch.int64)
+    stop = torch.zeros(n, dtype=torch.int64)
+    for begin, end in gap_free_runs(n, lengths=series.lengths, t=series.t):
+        first[begin:end], stop[begin:end] = begin, end
+    middle = torch.arange(n)
+    start = torch.minimum(middle - width // 2, stop - width).maximum(first)
+    rows = start[:, None] + torch.arange(width)
+    return rows.clamp(max=n - 1), (rows < stop[:, None]).double()
+
+
+def _design(
+    times: Tensor, part: Tensor, picked: Tensor, degree: int
+) -> Float[Tensor, "n w p"]:
+    """Powers of the distance in time, in units of the farthest neighbour."""
+    distance = times[picked] - times[part][:, None]
+    reach = distance.abs().amax(1, keepdim=True).clamp(min=1e-300)
+    return (distance / reach)[..., None] ** torch.arange(degree + 1)

@@ -1,0 +1,245 @@
+"""Coefficients of a linear field by maximum likelihood, with the states eliminated.
+
+A fit to smoothed states believes them, and they believe the field they were smoothed
+with: alternating the two is slow, and the slower the smaller the process noise. Here
+the states may follow the coefficients. One Gauss-Newton step of ::
+
+    sum |(v - u) / sigma|^2 + sum |(u_{n+1} - Psi_theta(u_n)) / process_noise|^2
+
+in states and coefficients together, from which the states are removed block by block.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..fields.linear import LinearField
+from .block_tridiagonal import factor
+from .gauss_newton import LEAST_DAMPING, Problem
+from .windows import Windows
+
+# Numbers the right-hand sides of a chunk of windows may hold.
+CHUNK = 1 << 23
+# Rounds of the fixed point for the ridge, and the change at which it rests.
+RIDGE_ROUNDS, RIDGE_CHANGE = 100, 1e-3
+
+
+@dataclass(frozen=True)
+class ProjectedStep:
+    """Coefficients that would be best with the states adapted to them.
+
+    Attributes:
+        coefficients: ``[J, O]``.
+        ridge: precision of the prior on scaled coefficients, in units of the noise.
+        effective: number of coefficients that the data determine, at most ``J O``.
+        root: ``root root^T`` is the covariance of the coefficients' errors, output by
+            output, ``[J O, J O]``.
+    """
+
+    coefficients: Float[Tensor, "J O"]
+    ridge: float
+    effective: float
+    root: Float[Tensor, "P P"]
+
+    def draw(
+        self, count: int, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "count J O"]:
+        """Coefficients as likely as these, given the data."""
+        n_features, outputs = self.coefficients.shape
+        z = torch.randn(count, len(self.root), generator=generator, dtype=torch.float64)
+        moves = (z @ self.root.T).reshape(count, outputs, n_features)
+        return self.coefficients + moves.mT
+
+
+@torch.no_grad()
+def projected_step(
+    field: LinearField,
+    problem: Problem,
+    x: Float[Tensor, "N D"],
+    *,
+    window: int = 400,
+    ridge: float | None = None,
+) -> ProjectedStep:
+    """One Gauss-Newton step of the coefficients from states `x`.
+
+    The record is cut into windows without overlap; the few links between them are left
+    out. The prior is normal with one precision for all coefficients, each in units that
+    make features and time derivatives of size one; without `ridge` the precision is the
+    one with the largest evidence (MacKay's fixed point).
+
+    Args:
+        field: the field the states were smoothed with.
+        problem: the data and the process noise, uncut.
+        x: states in units of the noise, ``[N, D]``.
+        window: samples of a window.
+        ridge: precision of the prior, instead of the one of largest evidence.
+    """
+    n_features, outputs = field.coefficients.shape
+    size = n_features * outputs
+    cut = Windows.over(len(x), window, 0)
+    info, slope = torch.zeros(size, size).double(), torch.zeros(size).double()
+    for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, size)):
+        rows = cut.rows(windows)
+        own = _own_links(cut, windows)
+        part = problem.cut(rows)
+        _add(field, part, x[rows], own, info, slope)
+    units = _units(field, x * problem.scale, problem)
+    theta = field.coefficients.double().T.reshape(-1) / units
+    scaled = info * units * units[:, None]
+    right = slope * units + scaled @ theta
+    values, vectors = torch.linalg.eigh((scaled + scaled.T) / 2)
+    solution, ridge, effective = _posterior(
+        values.clamp(min=0), vectors.T @ right, ridge
+    )
+    found = (vectors @ solution * units).reshape(outputs, n_features).T
+    root = units[:, None] * vectors / (values.clamp(min=0) + ridge).sqrt()
+    return ProjectedStep(found, ridge, effective, root)
+
+
+@torch.no_grad()
+def field_variance(
+    field: LinearField,
+    problem: Problem,
+    x: Float[Tensor, "N D"],
+    root: Float[Tensor, "P P"],
+    *,
+    window: int = 400,
+) -> Float[Tensor, "N D"]:
+    """Variance of smoothed states that the errors of the coefficients cause.
+
+    To be added to that of :func:`~wpnode_ext.smoothing.smooth_states`, which takes the
+    field for granted. Units are those of `x`.
+
+    Args:
+        field, problem, x, window: as in :func:`projected_step`.
+        root: of the covariance, from :class:`ProjectedStep`.
+    """
+    cut = Windows.over(len(x), window, window // 2)
+    variance = torch.zeros_like(x)
+    for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, len(root))):
+        rows = cut.rows(windows)
+        own = torch.ones(cut.length - 1, len(windows), 1, dtype=x.dtype)
+        answers, _, _ = _answers(field, problem.cut(rows), x[rows], own)
+        cut.take(variance, (answers[..., :-1] @ root).square().sum(-1), windows)
+    return variance
+
+
+def _own_links(cut: Windows, windows: Tensor) -> Float[Tensor, "m B 1"]:
+    """1 for the links no earlier window has: evenly spread windows may share some."""
+    own = torch.ones(cut.length - 1, len(windows), 1, dtype=torch.float64)
+    for column, window in enumerate(windows.tolist()):
+        if window > 0:
+            shared = cut.starts[window - 1] + cut.length - cut.starts[window]
+            own[: max(0, int(shared) - 1), column] = 0.0
+    return own
+
+
+def _batch(cut: Windows, x: Tensor, size: int) -> int:
+    """Windows at a time."""
+    return max(1, CHUNK // (cut.length * x.shape[1] * size))
+
+
+def _add(
+    field: LinearField,
+    part: Problem,
+    x: Float[Tensor, "L B D"],
+    own: Float[Tensor, "m B 1"],
+    info: Tensor,
+    slope: Tensor,
+) -> None:
+    """Adds the information of some windows about the coefficients, and its slope."""
+    answers, mixed, moves = _answers(field, part, x, own)
+    jump, move = moves[..., -1:], moves[..., :-1]
+    size = move.shape[-1]
+    both = mixed.reshape(-1, size).T @ answers.reshape(-1, size + 1)
+    weighted = (part.link[..., None] * move).reshape(-1, size)
+    info += weighted.T @ move.reshape(-1, size) - both[:, :size]
+    slope += weighted.T @ jump.reshape(-1) - both[:, size]
+
+
+def _answers(
+    field: LinearField,
+    part: Problem,
+    x: Float[Tensor, "L B D"],
+    own: Float[Tensor, "m B 1"],
+) -> tuple[
+    Float[Tensor, "L B D Q"], Float[Tensor, "L B D P"], Float[Tensor, "m B D Q"]
+]:
+    """How the states answer to the coefficients, and what that is made of.
+
+    Returns:
+        Inverse of the states' block of the normal equations times the mixed block and,
+        in the last column, times the right-hand side; the mixed block; derivatives of
+        the steps by the coefficients and, in the last column, what the steps miss.
+    """
+    diagonal, lower, rhs = part.equations(x)
+    diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
+    ahead, move = _moves(field, part, x)
+    move = move * own[..., None]
+    # Mixed derivatives: a state meets the coefficients as the end and as the start of
+    # an interval; `lower` is -link dPsi/du.
+    mixed = torch.zeros(*x.shape, move.shape[-1], dtype=x.dtype)
+    mixed[1:] -= part.link[..., None] * move
+    mixed[:-1] -= lower.mT @ move
+    answers = factor(diagonal, lower).solve(torch.cat([mixed, rhs[..., None]], -1))
+    jump = x[1:] - ahead
+    return answers, mixed, torch.cat([move, jump[..., None]], -1)
+
+
+def _moves(
+    field: LinearField, part: Problem, x: Float[Tensor, "L B D"]
+) -> tuple[Float[Tensor, "m B D"], Float[Tensor, "m B D P"]]:
+    """``Psi(x)`` and its derivative by the coefficients, output by output.
+
+    ``dPsi/dtheta = h (1 + h J / 2) features``, features by Simpson's rule: third order
+    in h, which costs a Gauss-Newton step nothing.
+    """
+    d, sites = x.shape[-1], field.sites
+    u, t, h = part.before(x)
+    end = part.step(u, t, h)
+    middle = (u + end) / 2
+    phi = [field.features(z).reshape(len(u), sites, -1) for z in (u, middle, end)]
+    mean = h[:, None, None] / 6 * (phi[0] + 4 * phi[1] + phi[2])
+    grown = torch.eye(d, dtype=x.dtype) + h[:, None, None] / 2 * field.jacobian(middle)
+    grown = grown / part.scale[:, None]
+    grown = grown.reshape(len(u), d, sites, -1).permute(0, 3, 1, 2)
+    move = (grown @ mean[:, None]).transpose(1, 2)
+    shape = (*x[1:].shape, move.shape[2] * move.shape[3])
+    return (end / part.scale).reshape(x[1:].shape), move.reshape(shape)
+
+
+def _units(
+    field: LinearField, u: Float[Tensor, "N D"], problem: Problem
+) -> Float[Tensor, " P"]:
+    """Size of the time derivative over that of the feature, for each coefficient."""
+    some = u[:: max(1, len(u) // 2000)]
+    phi = field.features(some).reshape(-1, field.n_features).square().mean(0).sqrt()
+    linked = problem.h > 0
+    speed = u.diff(dim=0)[linked] / problem.h[linked][:, None]
+    size = speed.reshape(len(speed) * field.sites, -1).square().mean(0).sqrt()
+    phi = phi.clamp(min=1e-12 * phi.max().item())
+    return (size[:, None] / phi).reshape(-1)
+
+
+def _posterior(
+    values: Tensor, right: Tensor, ridge: float | None
+) -> tuple[Tensor, float, float]:
+    """Solution in the eigenbasis, with the ridge of largest evidence if none is given.
+
+    At its maximum ``ridge = effective / |solution|^2``.
+    """
+    if ridge is not None:
+        return right / (values + ridge), ridge, (values / (values + ridge)).sum().item()
+    # From strong to weak: the first rest from above is the simplest explanation.
+    ridge = max(values.max().item(), 1e-300) * 1e-6
+    for _ in range(RIDGE_ROUNDS):
+        before = ridge
+        effective = (values / (values + ridge)).sum().item()
+        size = (right / (values + ridge)).square().sum().item()
+        ridge = max(effective, 1e-300) / max(size, 1e-300)
+        if abs(math.log(ridge / before)) < RIDGE_CHANGE:
+            break
+    return _posterior(values, right, ridge)

@@ -1,0 +1,295 @@
+"""Field and states refined together: fit, smooth, fit again.
+
+The first states come from local polynomials, the first field from the caller's `fit`.
+Then the states are smoothed with the field, and the field is improved: by the step of
+:mod:`.projected` where it is linear in what is learned, else by `fit` on the states.
+A share of the observations is kept from both; they decide when to stop.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .._typing import Array, Field
+from ..data import Series, make_series
+from ..fields.linear import LinearField
+from ..noise import estimate_noise
+from .gauss_newton import Problem
+from .held_out import Watch, hide_values
+from .local_polynomial import local_polynomial
+from .model_step import ModelStep
+from .projected import ProjectedStep, field_variance, projected_step
+from .smoother import SmoothedStates, as_problem, smooth_states
+
+Fit = Callable[[Float[Tensor, "N ..."]], Field]
+Update = Literal["auto", "projected", "fit"]
+
+# Process noise of the rounds, in units of the noise. Fits to smoothed states approach
+# their limit slowly and need many more rounds than the projected steps do.
+PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
+FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
+# Noise below this share of a component's size leaves nothing to refine.
+NEGLIGIBLE_NOISE = 1e-5
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did.
+
+    Attributes:
+        process_noise: in units of the noise.
+        innovation: root mean square of data minus states, in units of the noise, over
+            the values the smoother saw.
+        held_out: mean square over those it did not see; 1 is the noise itself, and what
+            is above it the error of the states.
+        change: root mean square of the change of the states, in units of the noise.
+        effective: coefficients the data determined; None where `fit` was used.
+        converged: share of the samples whose window came to rest.
+    """
+
+    process_noise: float
+    innovation: float
+    held_out: float
+    change: float
+    effective: float | None
+    converged: float
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Field and states after the rounds.
+
+    Attributes:
+        field: the field of the best round.
+        states: states smoothed with it from all observations, ``[N, *state]``.
+        std: their error bars, ``[N, *state]``; where rounds were projected, errors of
+            the field are in them.
+        sigma: noise per component, ``[*state]``.
+        first_states: what the rounds began with, ``[N, *state]``.
+        history: one entry a round.
+        best: number of the round the field is from; 0 is the first fit.
+        reason: why the rounds ended.
+        likely: where rounds were projected, what the data say about the coefficients;
+            ``likely.draw(n)`` gives others that suit them as well.
+    """
+
+    field: Field
+    states: Float[Tensor, "N ..."]
+    std: Float[Tensor, "N ..."]
+    sigma: Float[Tensor, "..."]
+    first_states: Float[Tensor, "N ..."]
+    history: list[Round]
+    best: int
+    reason: str
+    likely: ProjectedStep | None = None
+
+
+def refine(
+    v: Array | Series,
+    fit: Fit,
+    *,
+    dt: float | None = None,
+    t: Array | None = None,
+    mask: Array | None = None,
+    sigma: Array | float | None = None,
+    update: Update = "auto",
+    schedule: Sequence[float] | None = None,
+    held_out: float = 0.05,
+    max_iterations: int = 3,
+    substeps: int = 1,
+    window: int = 500,
+    overlap: int = 200,
+    seed: int | torch.Generator = 0,
+    progress: Callable[[int, Round], None] | None = None,
+) -> Refinement:
+    """Learns a field and the states it passes through, from noisy observations.
+
+    Args:
+        v: observations, ``[N, *state]`` with NaN where missing, or a
+            :class:`~wpnode_ext.data.Series`.
+        fit: the field that suits given states ``[N, *state]``, which include values
+            for missing samples; for instance a closed-form weak fit.
+        dt, t, mask: as in :func:`~wpnode_ext.data.make_series`.
+        sigma: noise per component; estimated by default.
+        update: how rounds improve the field. "projected": maximum likelihood with the
+            states eliminated, for a :class:`~wpnode_ext.fields.LinearField`; "fit": the
+            callback again; "auto": the first where it applies.
+
+    Other Args:
+        schedule: process noise of each round, in units of sigma.
+        held_out: share of the values kept from smoother and field. When their error
+            rises by two standard errors above its least, the rounds end.
+        max_iterations: Gauss-Newton steps of the smoother in a round.
+        substeps, window, overlap: as in :func:`smooth_states`.
+        seed: of the choice of held-out values.
+        progress: called with the number and the record of every round.
+    """
+    series = v if isinstance(v, Series) else make_series(v, dt=dt, t=t, mask=mask)
+    if update not in ("auto", "projected", "fit"):
+        raise ValueError(
+            f"`update` must be 'auto', 'projected' or 'fit'; got {update!r}."
+        )
+    start = local_polynomial(series)
+    noise = _noise(series, start.sigma, sigma)
+    field = fit(start.states)
+    projected = update != "fit" and isinstance(field, LinearField)
+    projected = projected and getattr(field, "forcing_dim", 0) == 0
+    if update == "projected" and not projected:
+        raise ValueError(
+            "`update='projected'` must come with a `fit` that returns a LinearField "
+            f"without forcing; got {type(field).__name__}."
+        )
+    if schedule is None:
+        schedule = PROJECTED_SCHEDULE if projected else FIT_SCHEDULE
+    size = series.v.double().reshape(series.n_samples, -1).std(0)
+    if (noise.flatten() <= NEGLIGIBLE_NOISE * size).all():
+        return Refinement(
+            field=field,
+            states=series.v.double(),
+            std=noise.expand(series.v.shape).clone(),
+            sigma=noise,
+            first_states=start.states,
+            history=[],
+            best=0,
+            reason="the data have no noise to remove",
+        )
+    options = {"sigma": noise, "substeps": substeps}
+    options |= {"window": window, "overlap": overlap}
+    rounds = _Rounds(fit, projected, options)
+    hidden = hide_values(series, held_out, seed)
+    kept = replace(series, mask=hidden if series.mask is None else series.mask | hidden)
+    states, history, watch = start.states, [], Watch()
+    best_field, best, best_level = deepcopy(field), 0, schedule[0]
+    reason = "the schedule ended"
+    for number, level in enumerate(schedule, start=1):
+        found = rounds.smooth(field, kept, level, states, max_iterations)
+        errors = ((series.v.double() - found.states) / noise)[hidden].square()
+        row = _record(level, found, states, noise, errors)
+        verdict, states = watch.judge(errors), found.states
+        if verdict == "better":
+            best_field, best, best_level = deepcopy(field), number - 1, level
+        if verdict != "worse":
+            field, effective = rounds.improve(field, kept, level, states)
+            row = replace(row, effective=effective)
+        history.append(row)
+        if progress is not None:
+            progress(number, row)
+        if verdict == "worse":
+            reason = "held-out observations were predicted worse"
+            break
+    else:
+        # Nothing speaks against the last field; all observations improve it once more.
+        best, best_level = len(schedule), schedule[-1]
+        states = rounds.smooth(field, series, best_level, states, max_iterations).states
+        best_field, _ = rounds.improve(field, series, best_level, states)
+    final = smooth_states(
+        best_field, series, process_noise=best_level * noise, start=states, **options
+    )
+    assert final.std is not None
+    likely = None
+    std = final.std
+    if projected:
+        likely, variance = rounds.doubt(best_field, series, best_level, final.states)
+        std = (std.square() + variance).sqrt()
+    return Refinement(
+        field=best_field,
+        states=final.states,
+        std=std,
+        sigma=noise,
+        first_states=start.states,
+        history=history,
+        best=best,
+        reason=reason,
+        likely=likely,
+    )
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """What the two halves of a round share."""
+
+    fit: Fit
+    projected: bool
+    options: dict[str, Any]
+
+    def smooth(
+        self, field: Field, series: Series, level: float, start: Tensor, steps: int
+    ) -> SmoothedStates:
+        return smooth_states(
+            field,
+            series,
+            process_noise=level * self.options["sigma"],
+            start=start,
+            error_bars=False,
+            max_iterations=steps,
+            **self.options,
+        )
+
+    def improve(
+        self, field: Field, series: Series, level: float, states: Tensor
+    ) -> tuple[Field, float | None]:
+        """The next field, and how many of its coefficients the data determined."""
+        if not self.projected:
+            return self.fit(states), None
+        assert isinstance(field, LinearField)
+        result = projected_step(field, *self._problem(field, series, level, states))
+        field.set_coefficients(result.coefficients)
+        return field, result.effective
+
+    def doubt(
+        self, field: Field, series: Series, level: float, states: Tensor
+    ) -> tuple[ProjectedStep, Float[Tensor, "N ..."]]:
+        """Likely coefficients, and the variance of the states that is due to them."""
+        assert isinstance(field, LinearField)
+        problem, x = self._problem(field, series, level, states)
+        result = projected_step(field, problem, x)
+        spread = field_variance(field, problem, x, result.root)
+        return result, (spread * problem.scale.square()).reshape(states.shape)
+
+    def _problem(
+        self, field: Field, series: Series, level: float, states: Tensor
+    ) -> tuple[Problem, Float[Tensor, "N D"]]:
+        noise = self.options["sigma"]
+        step = ModelStep(field, series.state_shape, substeps=self.options["substeps"])
+        problem = as_problem(series, step, noise, level * noise)
+        return problem, states.reshape(problem.data.shape) / problem.scale
+
+
+def _record(
+    level: float, found: SmoothedStates, before: Tensor, noise: Tensor, errors: Tensor
+) -> Round:
+    change = ((found.states - before) / noise).square().mean().sqrt()
+    return Round(
+        process_noise=level,
+        innovation=found.innovation.square().mean().sqrt().item(),
+        held_out=errors.mean().item(),
+        change=change.item(),
+        effective=None,
+        converged=found.converged.double().mean().item(),
+    )
+
+
+def _noise(
+    series: Series, fallback: Tensor, given: Array | float | None
+) -> Float[Tensor, "..."]:
+    """Noise per component: given, from differences, or from what a local fit leaves."""
+    state = series.state_shape
+    if given is not None:
+        value = torch.as_tensor(given, dtype=torch.float64, device="cpu")
+        return value.expand(state).clone()
+    if series.dt is None:
+        return fallback
+    lengths = list(series.lengths)
+    try:
+        found = estimate_noise(series.v, mask=series.mask, lengths=lengths)
+    except ValueError:
+        # Gaps too frequent for seventeen samples in a row.
+        return fallback
+    return torch.where(
+        found.reliable, found.sigma, torch.minimum(found.sigma, fallback)
+    )
