@@ -1,0 +1,93 @@
+"""Methods that learn a map ``u_{n+1} = Psi(u_n)``, tied to the distance of samples.
+
+A map is given to the rest of the package as the field ``(Psi(u) - u) / dt``: Euler's
+method with the step ``dt`` is then the map.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .._typing import Array
+from ..climate import Climate
+from ..data import Series
+from ..evaluation import Evaluation
+from ..forecaster import Data
+from ..metrics import GoodnessOfFit
+from ..solvers import RolloutResult
+from .base import Baseline
+
+# Share of a step by which times may miss the samples of a map.
+_ON_GRID = 1e-6
+
+
+@dataclass(kw_only=True, eq=False)
+class MapBaseline(Baseline):
+    """A method that learns a map from one sample to the next.
+
+    Forecasts are at multiples of the distance of the samples it was trained on.
+    """
+
+    def rollout(
+        self,
+        u0: Float[Tensor, "B ..."],
+        t: Array,
+        *,
+        forcing: Array | None = None,
+        **options: Any,
+    ) -> RolloutResult:
+        """Iterates the map; the arguments `method` and `step` of solvers are unused."""
+        self._check_fitted()
+        dt = self._dt()
+        times = torch.as_tensor(t, dtype=torch.float64)
+        steps = times.diff() / dt
+        if ((steps - steps.round()).abs() > _ON_GRID).any():
+            raise ValueError(
+                f"`t` must go in multiples of {dt:g}: the model is a map from one "
+                "sample to the next."
+            )
+        options |= {"method": "euler", "step": dt}
+        return super().rollout(u0, times, forcing=forcing, **options)
+
+    def evaluate(self, u: Array, dt: float, **options: Any) -> Evaluation:
+        """:meth:`Forecaster.evaluate`; `dt` must be that of the training data."""
+        self._check_distance(dt)
+        return super().evaluate(u, dt, **(options | {"method": "euler"}))
+
+    def climate(self, u: Array, dt: float, **options: Any) -> Climate:
+        """:meth:`Forecaster.climate`; a map has one way to be solved."""
+        self._check_distance(dt)
+        fixed = {"solvers": ("euler",), "exponent": False}
+        return super().climate(u, dt, **(options | fixed))
+
+    def goodness_of_fit(
+        self, v: Data, dt: float | None = None, **options: Any
+    ) -> GoodnessOfFit:
+        raise TypeError("a map has no weak residual; `goodness_of_fit` needs a field.")
+
+    def _step(self, module: nn.Module, dt: float) -> Callable[[Tensor], Tensor]:
+        return lambda u: u + dt * module(0.0, u)
+
+    def _check(self, series: Series) -> None:
+        super()._check(series)
+        if series.dt is None:
+            raise ValueError(
+                f"`v` must have samples at equal distances; {type(self).__name__} is a "
+                "map from one to the next."
+            )
+
+    def _check_distance(self, dt: float) -> None:
+        self._check_fitted()
+        if abs(dt / self._dt() - 1) > _ON_GRID:
+            raise ValueError(
+                f"`dt` must be {self._dt():g}, the distance of the samples the map was "
+                f"trained on; got {dt:g}."
+            )
+
+    def _dt(self) -> float:
+        assert self.dt_ is not None
+        return self.dt_
