@@ -3,22 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ._typing import Array
 from .data import Series
-from .fields import as_field
+from .fields import LinearField, as_field
 from .forecaster import Data, Forecaster, as_series
 from .model_file import read_model
 from .selection import EXPONENTS, WeakFormChoice, select_weak_form
+from .symmetry import Symmetry
 from .training import checkpoint
-from .training.config import Method, TrainConfig, WeakForm, resolve
+from .training.config import FieldKind, Method, TrainConfig, WeakForm, resolve
+from .training.direct import solve_field
 from .training.distributed import ProcessGroup
 from .training.log import RunLog
 from .training.loop import Trainer, TrainResult
+from .training.method import choose_method
 from .training.prepare import Prepared, attach_forcing, make_field, prepare
 from .training.run_folder import RunFolder
 
@@ -27,10 +30,17 @@ class WPNODE(Forecaster):
     """A vector field learned from noisy observations, in the units of the data.
 
     Args:
-        method: "wp" (weak penalty, the paper's), "weak" or "strong".
+        method: "wp" (weak penalty, the paper's), "weak" or "strong", trained by
+            gradients; "closed_form", solved by least squares and refined together with
+            the states; "auto", the default, takes one of them, see `why_`.
         field: what is trained: "mlp" (the paper's 2 x 200 network), "conv" (a local
-            map shared by a ring of sites), "library" (polynomials), or a module or
-            function ``field(t, u)`` of your own, in scaled coordinates.
+            map shared by a ring of sites), "features" (random features), "library"
+            (polynomials), "ring" and "ring_library" (either, as a local map shared by
+            a ring of sites), or a module or function ``field(t, u)`` of your own, in
+            scaled coordinates. By default "features" for the closed form, else "mlp".
+        refine: whether the closed form improves states and field together.
+        symmetry: of the system, for the closed form: a `Symmetry`, or words as in
+            :meth:`~wpnode_ext.symmetry.Symmetry.named`.
         p, ell, q: the weak form; those not given are chosen from the data by
             :func:`~wpnode_ext.select_weak_form`, where samples are equally spaced.
         lam: weight of the strong term of "wp".
@@ -44,7 +54,11 @@ class WPNODE(Forecaster):
 
     Attributes:
         choice_: how the weak form was chosen, or None.
+        why_: why the method is the one in ``config_.method``.
         result_: how training ended.
+        states_, states_std_: refined states at the samples and their error bars, in the
+            units of the data; None where states were not refined.
+        sigma_: noise per component, in the units of the data; None likewise.
 
     Those of :class:`~wpnode_ext.forecaster.Forecaster` hold the model.
 
@@ -58,7 +72,9 @@ class WPNODE(Forecaster):
         self,
         *,
         method: Method | None = None,
-        field: Literal["mlp", "conv", "library"] | nn.Module | Any = None,
+        field: FieldKind | nn.Module | Any = None,
+        refine: bool | None = None,
+        symmetry: Symmetry | str | None = None,
         p: int | None = None,
         ell: int | None = None,
         q: int | None = None,
@@ -72,6 +88,9 @@ class WPNODE(Forecaster):
         config: TrainConfig | None = None,
         verbose: bool = False,
     ) -> None:
+        self.states_: Tensor | None = None
+        self.states_std_: Tensor | None = None
+        self.sigma_: Tensor | None = None
         given = config or TrainConfig()
         # Settings of a command have more entries; the model keeps those of training.
         names = (entry.name for entry in fields(TrainConfig))
@@ -81,6 +100,9 @@ class WPNODE(Forecaster):
         base.strong = _with(base.strong, window=window)
         base.optim = _with(base.optim, epochs=epochs, lr=lr)
         base.weak = _with(base.weak, p=p, ell=ell, q=q)
+        words = symmetry if isinstance(symmetry, str) else None
+        base.closed_form = _with(base.closed_form, refine=refine, symmetry=words)
+        self._symmetry = symmetry if isinstance(symmetry, Symmetry) else None
         self._own_field: nn.Module | None = None
         if isinstance(field, str):
             base.field = replace(base.field, kind=field)  # type: ignore[arg-type]
@@ -101,7 +123,7 @@ class WPNODE(Forecaster):
         run: RunFolder | str | Path | None = None,
         resume: bool = False,
         group: ProcessGroup | None = None,
-    ) -> Self:
+    ) -> "WPNODE":
         """Learns the field from one series, or from a list of them.
 
         Args:
@@ -121,8 +143,14 @@ class WPNODE(Forecaster):
         """
         series = as_series(v, dt=dt, t=t, mask=mask, forcing=forcing)
         group = group or ProcessGroup(device=torch.device(self.config.device))
-        self.choice_, weak = choose_weak_form(series, self.config)
-        config = resolve(replace(self.config, weak=weak))
+        method, self.why_ = choose_method(
+            series, self.config, self._own_field, processes=group.world
+        )
+        asked = replace(self.config, method=method)
+        self.choice_, weak = choose_weak_form(series, asked)
+        config = resolve(replace(asked, weak=weak))
+        if config.method == "closed_form":
+            return self._solve(series, config, run)
         if validation is None:
             training, validation = _hold_out(series, config)
         else:
@@ -142,6 +170,46 @@ class WPNODE(Forecaster):
         attach_forcing(field, data.forcing)
         self._set_model(field, data.scaler, data.forcing_scaler, config, series)
         self.result_ = self._train(data, run, resume, group)
+        return self
+
+    def _solve(
+        self,
+        series: Series,
+        config: TrainConfig,
+        run: RunFolder | str | Path | None,
+    ) -> "WPNODE":
+        """The closed form: no epochs, no held-out part of its own."""
+        own, shape = self._own_field, tuple(series.state_shape)
+
+        def make(forcing_dim: int) -> LinearField:
+            made = own or make_field(
+                config.field, shape, forcing_dim, torch.Generator().manual_seed(0)
+            )
+            if not isinstance(made, LinearField):
+                raise TypeError(
+                    "`method='closed_form'` needs a field that is linear in its "
+                    f"coefficients; got {type(made).__name__}."
+                )
+            return made
+
+        symmetry = self._symmetry
+        if symmetry is None and config.closed_form.symmetry:
+            symmetry = Symmetry.named(config.closed_form.symmetry, shape[0])
+        folder = RunFolder(run) if isinstance(run, str | Path) else run
+        with RunLog(log=folder and folder.log, progress=self.verbose) as log:
+            log.say(f"method {config.method}: {self.why_}")
+            solved = solve_field(series, make, config, symmetry=symmetry, say=log.say)
+        attach_forcing(solved.field, solved.forcing)
+        self._set_model(
+            solved.field, solved.scaler, solved.forcing_scaler, config, series
+        )
+        self.result_ = solved.result()
+        if solved.refinement is not None:
+            scale = solved.scaler.scale
+            self.states_ = solved.scaler.inverse(solved.refinement.states)
+            self.states_std_ = solved.refinement.std * scale
+            self.sigma_ = solved.refinement.sigma * scale
+        self.solved_ = solved
         return self
 
     def _train(

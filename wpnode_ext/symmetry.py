@@ -57,6 +57,26 @@ class Symmetry:
         """Reads a ring backwards and multiplies it: ``u_s -> sign u_{-s}``."""
         return cls([sign * torch.eye(sites, dtype=torch.float64).flip(0).roll(1, 0)])
 
+    @classmethod
+    def named(cls, text: str, dim: int) -> "Symmetry":
+        """From words: "shifts", "mirror", "odd_mirror", joined by "+", or "-,-,+"."""
+        words = [word.strip() for word in text.split("+")]
+        known = {
+            "shifts": lambda: cls.shifts(dim),
+            "mirror": lambda: cls.mirror(dim),
+            "odd_mirror": lambda: cls.mirror(dim, sign=-1.0),
+        }
+        if all(word in known for word in words):
+            made = [known[word]() for word in words]
+            return cls([g for part in made for g in part._generators])
+        signs = [sign.strip() for sign in text.split(",")]
+        if len(signs) != dim or any(sign not in ("+", "-") for sign in signs):
+            raise ValueError(
+                f"`symmetry` must be words of {sorted(known)} joined by '+', or "
+                f"{dim} signs like '-,-,+'; got {text!r}."
+            )
+        return cls.reflection([1.0 if sign == "+" else -1.0 for sign in signs])
+
     @property
     def dim(self) -> int:
         return self.matrices.shape[1]

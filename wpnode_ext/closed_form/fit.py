@@ -13,7 +13,7 @@ from ..fields import LinearField
 from ..record import Record
 from ..symmetry import Symmetry
 from .blocks import BLOCK, Features, weak_blocks
-from .rows import Gram, Rows, Triangle
+from .rows import Gram, Rows, Spectrum, Triangle
 from .solve import Ridge, RidgeChoice, choose_ridge, residuals, ridge_solution
 
 Accumulate = Literal["auto", "qr", "gram"]
@@ -34,6 +34,7 @@ class ClosedFormFit:
         residual: root mean square of the weak residual, ``[O]``.
         relative: the same over the root mean square of the left-hand side, ``[O]``.
         accumulate: "qr" or "gram", how rows were taken in.
+        spectrum: what solutions for other ridges are made of; see :meth:`with_ridge`.
     """
 
     coefficients: Float[Tensor, "J O"]
@@ -42,6 +43,11 @@ class ClosedFormFit:
     residual: Float[Tensor, " O"]
     relative: Float[Tensor, " O"]
     accumulate: str
+    spectrum: Spectrum
+
+    def with_ridge(self, ridge: float) -> Float[Tensor, "J O"]:
+        """The coefficients another ridge gives, without another pass over the data."""
+        return ridge_solution(self.spectrum, ridge)
 
 
 def fit_closed_form(
@@ -180,4 +186,5 @@ def solve_weak(
         residual=residual,
         relative=relative,
         accumulate=accumulate,
+        spectrum=spectrum,
     )

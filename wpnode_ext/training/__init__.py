@@ -2,6 +2,7 @@
 
 from .checkpoint import CheckpointError
 from .config import (
+    ClosedFormConfig,
     FieldConfig,
     OptimConfig,
     StrongForm,
@@ -14,6 +15,7 @@ from .validation import ForecastValidation
 
 __all__ = [
     "CheckpointError",
+    "ClosedFormConfig",
     "FieldConfig",
     "ForecastValidation",
     "OptimConfig",

@@ -10,8 +10,11 @@ from dataclasses import field as setting
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-Method = Literal["wp", "weak", "strong"]
-METHODS: tuple[str, ...] = ("wp", "weak", "strong")
+Method = Literal["auto", "wp", "weak", "strong", "closed_form"]
+METHODS: tuple[str, ...] = ("auto", "wp", "weak", "strong", "closed_form")
+FieldKind = Literal[
+    "auto", "mlp", "conv", "library", "features", "ring", "ring_library"
+]
 
 
 @dataclass
@@ -43,15 +46,34 @@ class StrongForm:
 
 @dataclass
 class FieldConfig:
-    """The network. `hidden` is for "mlp", `width` and `kernels` for "conv",
-    `degree` for "library"."""
+    """The field. `hidden` is for "mlp", `width` and `kernels` for "conv", `degree` for
+    polynomials ("library", "ring_library"), `features` and `depth` for random features
+    ("features", "ring"), `offsets`, the neighbours of a site, for both rings. "auto" is
+    "features" for the closed form and "mlp" else."""
 
-    kind: Literal["mlp", "conv", "library"] = "mlp"
+    kind: FieldKind = "auto"
     hidden: list[int] = setting(default_factory=lambda: [200, 200])
     activation: Literal["gelu", "tanh", "silu", "relu"] = "gelu"
     width: int = 64
     kernels: list[int] = setting(default_factory=lambda: [5, 1, 1])
     degree: int = 2
+    features: int = 300
+    depth: int = 1
+    offsets: list[int] = setting(default_factory=lambda: [-2, -1, 0, 1, 2])
+
+
+@dataclass
+class ClosedFormConfig:
+    """Least squares for the head of a field, and what follows.
+
+    `ridge` None: chosen by forecasts of held-out data. `refine`: field and states
+    improved together. `symmetry`: "shifts", "mirror" or "odd_mirror" of a ring, joined
+    by "+", or the signs of a reflection, "-,-,+".
+    """
+
+    ridge: float | None = None
+    refine: bool = True
+    symmetry: str = ""
 
 
 @dataclass
@@ -93,12 +115,13 @@ class ValidationConfig:
 class TrainConfig:
     """Everything the trainer needs besides the data."""
 
-    method: Literal["wp", "weak", "strong"] = "wp"
+    method: Method = "auto"
     lam: float = 0.5
     weak: WeakForm = setting(default_factory=WeakForm)
     strong: StrongForm = setting(default_factory=StrongForm)
     field: FieldConfig = setting(default_factory=FieldConfig)
     optim: OptimConfig = setting(default_factory=OptimConfig)
+    closed_form: ClosedFormConfig = setting(default_factory=ClosedFormConfig)
     validation: ValidationConfig = setting(default_factory=ValidationConfig)
     scaler: Literal["minmax", "standard", "identity"] = "minmax"
     seed: int = 0
@@ -124,10 +147,14 @@ Config = TypeVar("Config")
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """`config` with the method's values in place of None, checked."""
+    """`config` with the method's values in place of None and "auto", checked."""
     if config.method not in METHODS:
         raise ValueError(f"`method` must be one of {METHODS}; got {config.method!r}.")
-    defaults = _BY_METHOD[config.method]
+    method = "wp" if config.method == "auto" else config.method
+    config = replace(config, method=method, field=replace(config.field))
+    if config.field.kind == "auto":
+        config.field.kind = "features" if method == "closed_form" else "mlp"
+    defaults = _BY_METHOD.get(method, _BY_METHOD["wp"])
     strong, optim = replace(config.strong), replace(config.optim)
     given = {name: getattr(config.weak, name) for name in _PAPER}
     weak = WeakForm(**{name: given[name] or _PAPER[name] for name in _PAPER})

@@ -7,7 +7,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..data import Series
-from ..fields import ConvField, Field, Forcing, LibraryField, MLPField
+from ..fields import (
+    ConvField,
+    Field,
+    Forcing,
+    LibraryField,
+    LinearField,
+    MLPField,
+    RandomFeatureField,
+    RingField,
+)
 from ..filtering import filter_series
 from ..record import Record
 from ..scaling import Scaler, StandardScaler, make_scaler
@@ -96,8 +105,12 @@ def make_field(
             forcing_dim=forcing_dim,
             generator=generator,
         )
-    if config.kind == "library":
-        return LibraryField(state_shape[0], config.degree, forcing_dim=forcing_dim)
+    if config.kind in ("library", "features"):
+        return _linear(config, config.kind, state_shape[0], None, forcing_dim)
+    if config.kind in ("ring", "ring_library"):
+        kind = "library" if config.kind == "ring_library" else "features"
+        local = _linear(config, kind, len(config.offsets), 1, forcing_dim)
+        return RingField(local, state_shape[0], config.offsets)
     if len(state_shape) not in (1, 2):
         raise ValueError(
             "the field 'conv' takes states [sites] or [channels, sites]; the data have "
@@ -110,6 +123,23 @@ def make_field(
         activation=config.activation,
         forcing_dim=forcing_dim,
         generator=generator,
+    )
+
+
+def _linear(
+    config: FieldConfig, kind: str, dim: int, outputs: int | None, forcing_dim: int
+) -> LinearField:
+    if kind == "library":
+        return LibraryField(
+            dim, config.degree, outputs=outputs, forcing_dim=forcing_dim
+        )
+    return RandomFeatureField(
+        dim,
+        config.features,
+        depth=config.depth,
+        outputs=outputs,
+        forcing_dim=forcing_dim,
+        generator=torch.Generator().manual_seed(0),
     )
 
 

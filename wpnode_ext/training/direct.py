@@ -1,0 +1,234 @@
+"""Closed-form training: scale, solve for the head, refine field and states together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..closed_form import ClosedFormFit, fit_closed_form
+from ..data import Series
+from ..fields import Forcing, LinearField, RandomFeatureField, RingField
+from ..record import Record
+from ..scaling import Scaler, StandardScaler, make_scaler, scaler_from_state_dict
+from ..smoothing import Refinement, local_polynomial, refine
+from ..symmetry import Symmetry
+from .config import TrainConfig
+from .loop import Row, TrainResult
+from .validation import ForecastValidation
+
+# Ridges compared by forecasts of held-out data, in units of the features' size.
+RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, -2)))
+# Noise below this share of the signal leaves nothing for a ridge to suppress.
+NO_NOISE = 1e-5
+# Unknowns up to which states are eliminated from the fit, not merely smoothed for it.
+PROJECTED_UNKNOWNS = 1000
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A field fitted in closed form, in scaled coordinates.
+
+    Attributes:
+        field: the field.
+        scaler, forcing_scaler: of the state and of the inputs.
+        fit: the first solve.
+        ridge_errors: forecast error of every ridge that was tried; empty if none was.
+        refinement: states and rounds, in scaled coordinates; None if not asked for.
+        forcing: the scaled inputs of the series, on its times; None without.
+    """
+
+    field: LinearField
+    scaler: Scaler
+    forcing_scaler: Scaler | None
+    fit: ClosedFormFit
+    ridge_errors: dict[float, float]
+    refinement: Refinement | None
+    forcing: Forcing | None
+
+    def result(self) -> TrainResult:
+        """The rounds as a training run; the score is the error they ended with."""
+        rows = [] if self.refinement is None else self.refinement.history
+        history: list[Row] = [
+            {
+                "epoch": number,
+                "loss": row.held_out,
+                "innovation": row.innovation,
+                "change": row.change,
+            }
+            for number, row in enumerate(rows)
+        ]
+        best = 0 if self.refinement is None else self.refinement.best
+        score = rows[-1].held_out if rows else self.fit.relative.max().item()
+        reason = "closed form" if self.refinement is None else self.refinement.reason
+        return TrainResult(len(rows), best, score, reason, history=history)
+
+
+def solve_field(
+    series: Series,
+    make: Callable[[int], LinearField],
+    config: TrainConfig,
+    *,
+    symmetry: Symmetry | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Solved:
+    """Fits a field that is linear in its head to all of a series.
+
+    Args:
+        series: observations in their own units.
+        make: the field for a number of inputs; its hidden layers are drawn anew.
+        config: resolved settings.
+        symmetry: of the system, in the units of the data.
+        say: told what was decided.
+    """
+    forcing_scaler = None
+    if series.forcing is not None:
+        forcing_scaler = StandardScaler().fit(series.forcing.flatten(1))
+    forcing_dim = 0 if series.forcing is None else series.forcing[0].numel()
+    field = make(forcing_dim).double()
+    scaler = _scaler(series, config, symmetry, isinstance(field, RingField))
+    scaled = _scaled(series, scaler, forcing_scaler)
+    if scaled.forcing is not None and series.n_series == 1:
+        field.forcing = Forcing(scaled.times, scaled.forcing)
+    maps = None if symmetry is None else symmetry.scaled(scaler.shift, scaler.scale)
+    first = local_polynomial(scaled)
+    _draw(field, first.states, scaled.forcing, maps, config.seed)
+    weak: dict[str, Any] = {
+        "p": config.weak.p,
+        "ell": config.weak.ell,
+        "q": config.weak.q,
+    }
+    ridge, errors = config.closed_form.ridge, {}
+    noise = (first.sigma / scaled.v.std(0)).max().item()
+    if ridge is None and noise > NO_NOISE:
+        errors = _compare_ridges(field, scaled, first.states, config, maps)
+        if errors:
+            ridge = min(errors, key=errors.__getitem__)
+            say(f"ridge {ridge:g}: forecasts held-out data best")
+    taken = "gcv" if ridge is None else ridge
+
+    start = fit_closed_form(
+        field, scaled, states=first.states, ridge=taken, symmetry=maps, **weak
+    )
+    begun = False
+
+    def fit(states: Tensor) -> LinearField:
+        nonlocal begun
+        if begun:
+            # What the smoother believed is believed on both sides of the weak form.
+            observed = replace(scaled, v=states, mask=None)
+            fit_closed_form(field, observed, ridge=taken, symmetry=maps, **weak)
+        begun = True
+        return field
+
+    refinement = None
+    if config.closed_form.refine:
+        unknowns = field.coefficients.numel()
+        narrow = unknowns <= PROJECTED_UNKNOWNS and maps is None
+        refinement = refine(
+            scaled,
+            fit,
+            update="auto" if narrow else "fit",
+            seed=config.seed,
+            progress=lambda number, row: say(
+                f"round {number}: held-out error {row.held_out:.3f} noise variances, "
+                f"states changed by {row.change:.2g} sigma"
+            ),
+        )
+        say(f"refinement: {refinement.reason}")
+        found = refinement.field
+        assert isinstance(found, LinearField)
+        field = found
+    return Solved(
+        field, scaler, forcing_scaler, start, errors, refinement, field.forcing
+    )
+
+
+def _scaler(
+    series: Series, config: TrainConfig, symmetry: Symmetry | None, ring: bool
+) -> Scaler:
+    """Zero mean and unit spread, alike for components that a symmetry exchanges."""
+    if config.scaler == "identity":
+        return make_scaler("identity").fit(series.v)
+    if symmetry is None:
+        seen = series.v.double()
+        if series.mask is not None:
+            seen = seen.masked_fill(series.mask, float("nan"))
+        return make_scaler("standard", "whole" if ring else "component").fit(seen)
+    shift, scale = symmetry.statistics(series.v)
+    scale = torch.where(scale > 0, scale, 1.0)
+    return scaler_from_state_dict(
+        {"kind": "standard", "per": "component", "shift": shift, "scale": scale}
+    )
+
+
+def _scaled(series: Series, scaler: Scaler, inputs: Scaler | None) -> Series:
+    forcing = None
+    if series.forcing is not None and inputs is not None:
+        forcing = inputs.transform(series.forcing.flatten(1).double())
+    return replace(series, v=scaler.transform(series.v.double()), forcing=forcing)
+
+
+def _draw(
+    field: LinearField,
+    states: Tensor,
+    forcing: Tensor | None,
+    maps: Symmetry | None,
+    seed: int,
+) -> None:
+    """Hidden layers for the box of the states; polynomials have none."""
+    local = field.local if isinstance(field, RingField) else field
+    if not isinstance(local, RandomFeatureField):
+        return
+    low, high = states.amin(0), states.amax(0)
+    if isinstance(field, RingField):
+        low, high = low.amin().expand(local.dim), high.amax().expand(local.dim)
+        maps = None
+    if forcing is not None:
+        low = torch.cat([low, forcing.amin(0)])
+        high = torch.cat([high, forcing.amax(0)])
+    if maps is not None and (local.width % len(maps) or local.depth > 1):
+        maps = None
+    generator = torch.Generator().manual_seed(seed)
+    matrices = None if maps is None else maps.matrices
+    local.redraw(low, high, generator, maps=matrices)
+
+
+def _compare_ridges(
+    field: LinearField,
+    series: Series,
+    states: Tensor,
+    config: TrainConfig,
+    maps: Symmetry | None,
+) -> dict[float, float]:
+    """Errors of forecasts of smoothed held-out states, for each ridge."""
+    smooth = replace(series, v=states, mask=None)
+    try:
+        shortest = config.weak.ell + 1
+        train, _ = series.split(config.validation.fraction, min_length=shortest)
+        seen, held = smooth.split(config.validation.fraction, min_length=shortest)
+    except ValueError:
+        return {}
+    if series.forcing is not None:
+        # A forecast would need the inputs as a function of time.
+        return {}
+    validate = ForecastValidation(
+        Record(**held.plan_arguments()),
+        starts=config.validation.starts,
+        horizon=config.validation.horizon,
+    )
+    fit = fit_closed_form(
+        field,
+        train,
+        states=seen.v,
+        p=config.weak.p,
+        ell=config.weak.ell,
+        q=config.weak.q,
+        symmetry=maps,
+    )
+    errors = {}
+    for ridge in RIDGES:
+        field.set_coefficients(fit.with_ridge(ridge))
+        errors[ridge] = validate(field)["val_error"]
+    return errors

@@ -1,0 +1,52 @@
+"""Which method suits the data and the settings, where none was asked for."""
+
+from torch import nn
+
+from ..data import Series
+from ..fields import LinearField
+from .config import TrainConfig
+
+# Entries of a state up to which features of all of them together are worth drawing.
+FEW = 12
+_LINEAR = ("features", "library", "ring", "ring_library")
+
+
+def choose_method(
+    series: Series,
+    config: TrainConfig,
+    field: nn.Module | None = None,
+    *,
+    processes: int = 1,
+) -> tuple[str, str]:
+    """The method, and why.
+
+    Args:
+        series: the observations.
+        config: settings; a method that is not "auto" is taken.
+        field: the user's own field, if there is one.
+        processes: how many train together.
+    """
+    kind = config.field.kind
+    if config.method != "auto":
+        return config.method, "as asked"
+    if processes > 1:
+        return "wp", "several processes train together"
+    if field is not None:
+        if isinstance(field, LinearField):
+            return "closed_form", "the field is linear in its coefficients"
+        return "wp", f"{type(field).__name__} is not linear in its parameters"
+    if kind in ("mlp", "conv"):
+        return "wp", f"the field {kind!r} is trained by gradients"
+    if config.optim.epochs is not None:
+        return "wp", "`epochs` speak of training by gradients"
+    if kind in _LINEAR:
+        return "closed_form", f"the field {kind!r} is linear in its coefficients"
+    if len(series.state_shape) != 1:
+        return "wp", "states have more than one axis"
+    if series.state_shape[0] > FEW:
+        return (
+            "wp",
+            f"states of {series.state_shape[0]} entries need a network, or a field "
+            "that says how they are arranged, e.g. field='ring'",
+        )
+    return "closed_form", f"states of {series.state_shape[0]} entries: solved at once"
