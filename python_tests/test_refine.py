@@ -188,7 +188,7 @@ def test_arguments_of_refine_are_checked() -> None:
 
 
 @pytest.mark.slow
-def test_random_features_reach_what_a_quadratic_library_does() -> None:
+def test_a_black_box_gains_from_refinement_too() -> None:
     _, v, _ = noisy_lorenz(5000, 0.05)
 
     def features(u: Tensor) -> LinearField:
@@ -201,6 +201,5 @@ def test_random_features_reach_what_a_quadratic_library_does() -> None:
         )
         return weak_least_squares(field, u, 1e-6)
 
-    black_box = mean_vpt(refine(v, features, dt=DT).field)
-    library = mean_vpt(refine(v, quadratic, dt=DT).field)
-    assert black_box > library - 0.6
+    result = refine(v, features, dt=DT)
+    assert mean_vpt(result.field) > mean_vpt(features(result.first_states)) + 0.5

@@ -1,0 +1,62 @@
+"""The last layer of any network, solved for."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from problems import lorenz63
+from wpnode_ext import WeakPlan
+from wpnode_ext.closed_form import refit_head
+from wpnode_ext.data import make_series
+from wpnode_ext.fields import MLPField
+
+WEAK: dict[str, Any] = {"p": 4, "ell": 20, "q": 3}
+
+
+def noisy_lorenz(n: int = 400) -> Tensor:
+    return lorenz63(n, 0.02) + torch.randn(n, 3, dtype=torch.float64)
+
+
+def test_a_refitted_head_has_no_gradient_left() -> None:
+    v = noisy_lorenz() / 20
+    field = MLPField(3, (16,), generator=torch.Generator().manual_seed(0)).double()
+    plan = WeakPlan(v, dt=0.02, **WEAK)
+    before = plan.loss(field(None, v)).item()
+    refit_head(field, make_series(v, dt=0.02), ridge=0.0, **WEAK)
+    loss = plan.loss(field(None, v))
+    loss.backward()
+    last = field.net[-1]
+    assert isinstance(last, nn.Linear) and last.weight.grad is not None
+    assert loss.item() < 0.5 * before
+    assert last.weight.grad.abs().max().item() < 1e-6 * before
+
+
+def test_a_refitted_float32_head_is_as_good_as_the_exact_one() -> None:
+    v = lorenz63(2000, 0.01) / 20
+    losses = []
+    for dtype in (torch.float64, torch.float32):
+        generator = torch.Generator().manual_seed(0)
+        field = MLPField(3, (200, 200), generator=generator).to(dtype)
+        refit_head(field, make_series(v, dt=0.01))
+        plan = WeakPlan(v.to(dtype), dt=0.01, p=8, ell=50, q=2)
+        losses.append(plan.loss(field(None, v.to(dtype))).item())
+    scale = WeakPlan(v, dt=0.01, p=8, ell=50, q=2).lhs.square().sum(1).mean().item()
+    assert losses[1] < 1e-6 * scale and losses[0] < losses[1]
+
+
+def test_a_module_that_goes_on_after_its_last_layer_is_refused() -> None:
+    class Doubled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(3, 3)
+
+        def forward(self, t: Tensor, u: Tensor) -> Tensor:
+            return 2 * self.net(u)
+
+    series = make_series(noisy_lorenz(), dt=0.02)
+    with pytest.raises(ValueError, match="last nn.Linear"):
+        refit_head(Doubled(), series, **WEAK)
+    with pytest.raises(ValueError, match="has none"):
+        refit_head(nn.Identity(), series, **WEAK)
