@@ -1,15 +1,17 @@
 """Compiles the CUDA kernels for every target and writes cuda_static.md.
 
     python benchmarks/cuda_static.py            # all targets, needs nvcc and g++
-    python benchmarks/cuda_static.py 80 90      # some
+    python benchmarks/cuda_static.py 80 90      # some, and no report
+    python benchmarks/cuda_static.py --jobs 1   # one compiler at a time
 
 Warnings are errors. Exits with status 1 if a kernel spills registers or uses local
 memory, if registers or shared memory keep the kernels of a default problem from half of
-the threads of a multiprocessor, or if a kernel of the vector path does not move its
-vectors in one instruction. What was compiled is kept in build/cuda_static: a run that
-was stopped goes on where it was.
+the threads of a multiprocessor, if a kernel of the vector path does not move its
+vectors in one instruction, or if a kernel cannot read rows 16 bytes at a time. What was
+compiled is kept in build/cuda_static: a run that was stopped goes on where it was.
 """
 
+import argparse
 import hashlib
 import re
 import shutil
@@ -37,8 +39,6 @@ FLAGS = [
     *("-std=c++20", "-O3", f"-I{CSRC}", "-Xptxas=-v", "-Werror=all-warnings"),
     "-Xcompiler=-Wall,-Wextra",
 ]
-JOBS = 2
-
 
 CPP_NAMES = {
     torch.float32: "float",
@@ -53,6 +53,9 @@ KERNELS = {
     "corr_t": "adjoint_kernel",
     "corr_w": "shared_kernel",
 }
+ADJOINT = KERNELS["corr_t"]
+WEIGHT_GRADIENT = KERNELS["corr_w"]
+FROM_GLOBAL = 3  # how the kernel comes by its weights: without shared memory
 
 
 @dataclass(frozen=True)
@@ -129,20 +132,31 @@ def parse(text: str) -> dict[str, Usage]:
 
 
 def check_vectors(ptx: str) -> list[str]:
-    """What the kernels of the vector path fail to move in one instruction."""
+    """What the kernels fail to move in one instruction.
+
+    Vectors of the vector path, and rows of the series, which all kernels but the
+    adjoint keep in shared memory and bring there 16 bytes at a time.
+    """
     parts = re.split(r"\.entry\s+(\S+?)\(", ptx)
     problems = []
     for name, body in zip(kernel_names(parts[1::2]), parts[2::2], strict=True):
-        width = re.search(r", ([24]), \d>", name)
-        if not width or "per_segment" in name:
+        instance = re.fullmatch(r"(\w+)<\w+, (\d), (\d)>", name)
+        if not instance or name.startswith("per_segment"):
             continue
-        wanted = ["ld.global", "ld.shared"]
-        if not name.startswith(KERNELS["corr_w"]):  # writes sums of blocks
-            wanted.append("st.global")
+        kernel, width, mode = instance[1], int(instance[2]), int(instance[3])
+        wanted = {}
+        if width > 1:
+            vector = rf"\.v{width}\.\w+"
+            wanted["vector load"] = rf"ld\.global(\.nc)?{vector}"
+            wanted["vector load from shared memory"] = rf"ld\.shared{vector}"
+            if kernel != WEIGHT_GRADIENT:  # writes sums of blocks
+                wanted["vector store"] = rf"st\.global{vector}"
+        if kernel != ADJOINT and mode != FROM_GLOBAL:
+            wanted["load of 16 bytes"] = r"ld\.global(\.nc)?\.(v4\.\w32|v2\.\w64)"
         problems += [
-            f"{name} has no {access}.v{width[1]}"
-            for access in wanted
-            if f"{access}.v{width[1]}" not in body
+            f"{name} has no {access}"
+            for access, pattern in wanted.items()
+            if not re.search(pattern, body)
         ]
     return problems
 
@@ -209,7 +223,8 @@ is 50 %.
 
 Registers a thread by target, and bytes spilled or in local memory, the largest over all
 targets; the bar is 0. Shared memory is dynamic and at most 48 KB. In the PTX, kernels
-of the vector path must read and write their vectors in one instruction.
+of the vector path must read and write their vectors in one instruction, and kernels
+that keep rows in shared memory must read them 16 bytes at a time.
 Template arguments: storage type, elements a lane moves at once, and how the kernel
 comes by its weights (0 one row in shared memory, 1 a row per segment, 2 generated from
 times, 3 from global memory).
@@ -243,18 +258,27 @@ def report(
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    numbers = [t.number for t in TARGETS]
+    parser.add_argument("targets", nargs="*", type=int, help=f"some of {numbers}")
+    parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
+    arguments = parser.parse_args()
+    wanted = arguments.targets or numbers
+    if unknown := set(wanted) - set(numbers):
+        parser.error(f"targets must be some of {numbers}; got {sorted(unknown)}")
+    targets = [t for t in TARGETS if t.number in wanted]
     if not shutil.which("nvcc"):
-        print("skipped: no nvcc on PATH")
+        print("skipped: no nvcc on PATH; the CUDA kernels were not compiled")
         return 0
-    wanted = [int(number) for number in sys.argv[1:]]
-    targets = [t for t in TARGETS if not wanted or t.number in wanted]
     BUILD.mkdir(parents=True, exist_ok=True)
     last = f"compute_{targets[-1].number}"
     codes = [(f"sm_{t.number}", f"compute_{t.number}", "-cubin") for t in targets]
     codes[0] = (*codes[0][:2], "-c")
     codes.append((last, last, "-ptx"))
     jobs = [(source, *code) for code in codes for source in sources()]
-    with ThreadPoolExecutor(JOBS) as pool:
+    with ThreadPoolExecutor(arguments.jobs) as pool:
         texts = list(pool.map(lambda job: compile_one(*job), jobs))
     usage: dict[int, dict[str, Usage]] = {}
     problems = []
@@ -271,8 +295,10 @@ def main() -> int:
     ]
     defaults, too_few = judge_defaults(targets, usage)
     problems += too_few
-    if not wanted:
-        REPORT.write_text(report(usage, defaults, problems))
+    if not arguments.targets:
+        partial = REPORT.with_suffix(".partial")
+        partial.write_text(report(usage, defaults, problems))
+        partial.replace(REPORT)
     count = len(next(iter(usage.values())))
     print(f"{count} kernels, {len(targets)} targets, {len(problems)} problems")
     print("\n".join(problems))

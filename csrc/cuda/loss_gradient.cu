@@ -40,9 +40,10 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
     fill_one_row<kMode>(source, shape, tiling, memory);
     for (unsigned index = blockIdx.x; index < grid.tiles; index += gridDim.x) {
         const Tile tile(shape, grid, V, index);
-        const bool active = seat.seated && tile.channel + seat.lane * V < shape.state;
+        const int channels = tile.channels(shape, seat);
+        const bool active = seat.lane * V < channels;
         const int last = min(tile.time * tiling.time_length + tiling.time_length, shape.samples);
-        Ring<T, V, kMode> ring(memory, tiling, seat, series.f + tile.series, active);
+        Ring<T, V, kMode> ring(memory, tiling, seat, series.f + tile.series, channels);
         A total = 0;
         for (int origin = tile.time * tiling.time_length; origin < last; origin += tiling.stretch) {
             const int length = min(tiling.stretch, last - origin);

@@ -26,6 +26,7 @@ class Planner {
     Planner(const Problem& problem, const Weights& weights, Purpose purpose, bool aligned)
         : problem_(problem),
           purpose_(purpose),
+          aligned_(aligned),
           segments_(std::max<std::int64_t>(problem.segments, 1)) {
         element_ = static_cast<std::int64_t>(element_size(problem.dtype));
         accumulator_ = static_cast<std::int64_t>(accumulator_size(problem.dtype));
@@ -38,8 +39,10 @@ class Planner {
         weights_in_shared_ = !needs_weights_ || (per_segment_ ? row_bytes <= kSharedLimit / 2
                                                               : row_bytes <= kSharedWeightsLimit);
         const std::int64_t width = vector_width(static_cast<int>(accumulator_));
-        const bool vectors = aligned && weights_in_shared_ && problem.state % width == 0 &&
-                             problem.state * element_ >= kRowBytes;
+        const bool short_rows =
+            problem.state <= kScalarLanes && problem.state * element_ < kRowBytes;
+        const bool vectors =
+            aligned && weights_in_shared_ && problem.state % width == 0 && !short_rows;
         vector_ = vectors ? width : 1;
 
         // Starts may cluster: expect at most an eighth of a segment between neighbours, and let the
@@ -185,6 +188,8 @@ class Planner {
         t.rows_per_group = static_cast<int>(rows_);
         t.weight_stride = per_segment_ ? static_cast<int>(weight_stride_) : 0;
         t.whole_rows = vector_ == 1 && lanes_ == problem_.state;
+        t.wide_copies = aligned_ && problem_.state * element_ % kCopyBytes == 0 &&
+                        (t.whole_rows || vector_ * lanes_ * element_ % kCopyBytes == 0);
         t.channel_tiles = static_cast<int>(channel_tiles());
         t.stretch = static_cast<int>(groups_ * rows_);
         t.time_length = static_cast<int>(length_);
@@ -207,6 +212,7 @@ class Planner {
 
     const Problem& problem_;
     Purpose purpose_;
+    bool aligned_;
     std::int64_t segments_;
     std::int64_t element_, accumulator_, vector_, spacing_, weight_stride_;
     bool from_times_, per_segment_, needs_weights_, weights_in_shared_;

@@ -5,11 +5,11 @@
 // `lanes`: the lanes of a group share a row (one sample or one segment), one vector each. Rows of
 // 128 bytes are whole sectors in global memory, and all 32 banks in shared memory, hence no
 // conflict wherever the groups of a warp stand. Where vectors are not possible (rows that are no
-// multiple of one, unaligned pointers) or rows are shorter than 128 bytes (small states), a
-// lane is one element and a group is one row of up to 32 elements.
+// multiple of one, unaligned pointers) or a row is short (at most 32 elements and less than 128
+// bytes), a lane is one element and a group is one row of up to 32 elements.
 //
 // Rows of the series live in a ring in shared memory: a block that walks along time loads every row
-// once (ring.cuh).
+// once (ring.cuh), 16 bytes at a time wherever rows are multiples of that, short ones included.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,11 @@ enum class WeightMode {
     kGlobal,     // read from global memory: rows too long for shared memory
 };
 
-// Elements a lane moves at once on the vector path: 16 bytes of sums, which is 16 bytes of float32
-// or float64 storage and 8 bytes of 16-bit storage. Sixteen of those would take twice the
+inline constexpr int kCopyBytes = 16;
+// Elements a lane works on at once on the vector path: 16 bytes of sums, which is 16 bytes of
+// float32 or float64 storage and 8 bytes of 16-bit storage. Twice as many would take twice the
 // registers.
-constexpr int vector_width(int accumulator_bytes) { return 16 / accumulator_bytes; }
+constexpr int vector_width(int accumulator_bytes) { return kCopyBytes / accumulator_bytes; }
 // Rows of a vector tile.
 inline constexpr int kRowBytes = 128;
 
@@ -58,6 +59,7 @@ struct Tiling {
     int rows_per_group;   // adjoint: samples per group, at most rows_per_thread
     int weight_stride;    // between the rows of per-segment weights in shared memory
     bool whole_rows;      // a tile is contiguous in global memory
+    bool wide_copies;     // rows come into the ring 16 bytes at a time
     int channel_tiles;
     int stretch;      // samples the block of an adjoint works on at a time
     int time_length;  // segments (residual) or samples (adjoint) of a tile

@@ -41,8 +41,9 @@ __global__ void __launch_bounds__(kThreads, min_threads(kMode) / kThreads)
     fill_one_row<kMode>(source, shape, tiling, memory);
     for (unsigned index = blockIdx.x; index < grid.tiles; index += gridDim.x) {
         const Tile tile(shape, grid, V, index);
-        const bool active = seat.seated && tile.channel + seat.lane * V < shape.state;
-        Ring<T, V, kMode> ring(memory, tiling, seat, series.x + tile.series, active);
+        const int channels = tile.channels(shape, seat);
+        const bool active = seat.lane * V < channels;
+        Ring<T, V, kMode> ring(memory, tiling, seat, series.x + tile.series, channels);
         const int begin = tile.time * tiling.time_length;
         const int stop = begin + min(tiling.time_length, shape.segments - begin);
         A total = 0;

@@ -73,15 +73,16 @@ struct GlobalRows {
 template <typename T, int V, WeightMode kMode>
 class Ring {
   public:
-    // `series`: the series of the tile, at its first channel.
+    // `series`: the series of the tile, at its first channel; `channels` follow from there on, 0
+    // for an idle thread.
     __device__ Ring(unsigned char* memory, const Tiling& tiling, const Seat& seat, const T* series,
-                    bool active)
+                    int channels)
         : memory_(reinterpret_cast<Pack<T, V>*>(memory)),
           series_(series),
           lane_(seat.lane),
           group_(seat.group),
-          whole_rows_(V == 1 && tiling.whole_rows),
-          active_(active) {}
+          channels_(channels),
+          whole_rows_(V == 1 && tiling.whole_rows) {}
 
     // Brings the rows of the batch in. All threads of the block call it; barriers before (readers
     // of the rows it replaces) and after are the caller's.
@@ -89,7 +90,7 @@ class Ring {
         if (kMode == WeightMode::kGlobal) return;
         if (!batch.dense) {
             held_end_ = -1;
-            if (active_) load_packed(shape, tiling, batch);
+            with_copier(tiling, [&](const auto& copier) { load_packed(shape, batch, copier); });
             return;
         }
         int from = held_end_;
@@ -102,10 +103,14 @@ class Ring {
         }
         held_end_ = max(from, batch.end);
         held_begin_ = max(held_begin_, held_end_ - tiling.ring_rows);
-        if (whole_rows_) {
-            load_flat(tiling, from, batch.end);
-        } else if (active_) {
-            load_rows(shape, tiling, from, batch.end);
+        if (!whole_rows_) {
+            with_copier(tiling, [&](const auto& copier) {
+                load_rows(shape, tiling, from, batch.end, copier);
+            });
+        } else if (tiling.wide_copies) {
+            load_flat<kCopyWidth>(tiling, from, batch.end);
+        } else {
+            load_flat<1>(tiling, from, batch.end);
         }
     }
 
@@ -135,43 +140,87 @@ class Ring {
         return position < tiling.ring_rows ? position : position - tiling.ring_rows;
     }
 
-    __device__ void load_rows(const Shape& shape, const Tiling& tiling, int from, int end) {
-        const T* source = row_of(shape, from + group_);
-        const std::int64_t source_step = static_cast<std::int64_t>(tiling.groups) * shape.state;
+    static constexpr int kCopyWidth = kCopyBytes / static_cast<int>(sizeof(T));
+
+    // A thread's part in copying rows, C elements at a time: the lanes of a group split into C / V
+    // groups, so that neighbouring lanes stay in one row.
+    template <int C>
+    struct Copier {
+        int lane;
+        int group;
+        int lanes;
+        int groups;
+
+        __device__ Copier(const Tiling& tiling, int seat_lane, int seat_group) {
+            constexpr int kSplit = C / V;
+            lanes = tiling.lanes / kSplit;
+            groups = tiling.groups * kSplit;
+            const bool second = kSplit > 1 && seat_lane >= lanes;
+            lane = second ? seat_lane - lanes : seat_lane;
+            group = seat_group * kSplit + (second ? 1 : 0);
+        }
+    };
+
+    template <typename Copy>
+    __device__ __forceinline__ void with_copier(const Tiling& tiling, const Copy& copy) const {
+        if constexpr (V > 1 && kCopyWidth > V) {
+            static_assert(kCopyWidth == 2 * V);
+            if (tiling.wide_copies) {
+                const Copier<kCopyWidth> copier(tiling, lane_, group_);
+                if (copier.lane * kCopyWidth < channels_) copy(copier);
+                return;
+            }
+        }
+        if (lane_ * V < channels_) copy(Copier<V>(tiling, lane_, group_));
+    }
+
+    template <int C>
+    __device__ void load_rows(const Shape& shape, const Tiling& tiling, int from, int end,
+                              const Copier<C>& copier) {
+        auto* memory = reinterpret_cast<Pack<T, C>*>(memory_) + copier.lane;
+        const T* source = series_ + static_cast<std::int64_t>(from + copier.group) * shape.state +
+                          copier.lane * C;
+        const std::int64_t source_step = static_cast<std::int64_t>(copier.groups) * shape.state;
 #pragma unroll 2
-        for (int row = from + group_; row < end; row += tiling.groups) {
-            store_shared(memory_ + position_of(tiling, row) * tiling.lanes + lane_,
-                         load_global(as_packs<T, V>(source)));
+        for (int row = from + copier.group; row < end; row += copier.groups) {
+            store_shared(memory + position_of(tiling, row) * copier.lanes,
+                         load_global(as_packs<T, C>(source)));
             source += source_step;
         }
     }
 
-    __device__ void load_packed(const Shape& shape, const Tiling& tiling, const Batch& batch) {
+    template <int C>
+    __device__ void load_packed(const Shape& shape, const Batch& batch, const Copier<C>& copier) {
+        auto* memory = reinterpret_cast<Pack<T, C>*>(memory_) + copier.lane;
         const int nodes = shape.ell + 1;
-        for (int n = group_; n < batch.count * nodes; n += tiling.groups) {
+        for (int n = copier.group; n < batch.count * nodes; n += copier.groups) {
             const int start = shape.start(batch.k + shape.by_nodes.divide(n));
             if (!shape.inside(start)) continue;
-            const int node = shape.by_nodes.remainder(n);
-            store_shared(memory_ + n * tiling.lanes + lane_,
-                         load_global(as_packs<T, V>(row_of(shape, start + node))));
+            const std::int64_t row = start + shape.by_nodes.remainder(n);
+            const T* source = series_ + row * shape.state + copier.lane * C;
+            store_shared(memory + n * copier.lanes, load_global(as_packs<T, C>(source)));
         }
     }
 
-    // Rows [from, end) of a contiguous tile. The sweep starts at a sector boundary, so that every
-    // request of a warp asks for whole sectors.
+    // Rows [from, end) of a contiguous tile, C elements at a time. The sweep starts at a sector
+    // boundary, so that every request of a warp asks for whole sectors.
+    template <int C>
     __device__ void load_flat(const Tiling& tiling, int from, int end) {
         constexpr int kSectorBytes = 32;
-        T* memory = reinterpret_cast<T*>(memory_);
-        const T* source = series_ + static_cast<std::int64_t>(from) * tiling.lanes;
+        using Unit = Pack<T, C>;
+        auto* memory = reinterpret_cast<Unit*>(memory_);
+        const int units = tiling.lanes / C;  // of a row
+        const auto* source =
+            as_packs<T, C>(series_ + static_cast<std::int64_t>(from) * tiling.lanes);
         const auto address = reinterpret_cast<std::uintptr_t>(source);
-        const int lead = static_cast<int>(address % kSectorBytes / sizeof(T));
-        const int first = position_of(tiling, from) * tiling.lanes;
-        const int capacity = tiling.ring_rows * tiling.lanes;
-        const int size = (end - from) * tiling.lanes;
+        const int lead = static_cast<int>(address % kSectorBytes / sizeof(Unit));
+        const int first = position_of(tiling, from) * units;
+        const int capacity = tiling.ring_rows * units;
+        const int size = (end - from) * units;
 #pragma unroll 2
         for (int e = static_cast<int>(threadIdx.x) - lead; e < size;
              e += static_cast<int>(blockDim.x)) {
-            const T value = load_global_if(e >= 0, source + e, T{});
+            const Unit value = load_global_if(e >= 0, source + e, Unit{});
             const int position = first + e;
             if (e >= 0) {
                 store_shared(memory + (position < capacity ? position : position - capacity),
@@ -186,8 +235,8 @@ class Ring {
     // Dense rows at hand: held_begin_ .. held_end_ - 1.
     int held_begin_ = 0;
     int held_end_ = -1;
-    int lane_, group_;
-    bool whole_rows_, active_;
+    int lane_, group_, channels_;
+    bool whole_rows_;
 };
 
 }  // namespace wpnode::cuda

@@ -105,6 +105,11 @@ struct Tile {
         series = batch * shape.samples * shape.state + channel;
         residual = batch * shape.segments * shape.state + channel;
     }
+
+    // Channels from the tile's first on; none for an idle thread.
+    __device__ __forceinline__ int channels(const Shape& shape, const Seat& seat) const {
+        return seat.seated ? shape.state - channel : 0;
+    }
 };
 
 // Starts of a batch of segments, relative to a sample near by.

@@ -110,7 +110,8 @@ void sim_plan(const Problem* problem, const Weights* weights, int purpose, bool 
                                    plan.tiling.ring_rows,
                                    plan.tiling.batch_segments,
                                    static_cast<std::int64_t>(plan.weight_mode),
-                                   plan.tiles};
+                                   plan.tiles,
+                                   plan.tiling.wide_copies};
     std::memcpy(out, values, sizeof(values));
 }
 

@@ -1,15 +1,21 @@
-// Every launcher on a table of small problems, for runs under sanitizers.
+// Every launcher on a table of problems, for runs under sanitizers.
 //
-// usage: driver [few]     `few`: one shape per code path, for the thread sanitizer
-// Buffers have exactly the size the contract asks for. Results are compared with plain loops; the
-// exit status tells.
+// usage: driver [few] < problems
+// Problems come one a line: batch samples state ell q rows starts, where `rows` tells whether every
+// segment has weights of its own and `starts` is "uniform" or how many there are, then these. To
+// them are added problems made for the kernels: unaligned series, generated weights, small grids,
+// starts out of order. `few`: float32 alone and fewer of the added ones, for the thread sanitizer,
+// whose view of the barriers does not depend on the type. Buffers have exactly the size the
+// contract asks for. Results are compared with plain loops; the exit status tells.
 
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,14 +29,16 @@ using namespace wpnode::cuda;
 
 int failures = 0;
 
+using Starts = std::vector<std::int64_t>;
+
 struct Case {
     std::int64_t batch, samples, state, ell, q;
-    bool rows;                              // weights of their own for every segment
-    bool generated;                         // weights from times
-    std::vector<std::int64_t> starts = {};  // instead of q
-    int shift = 0;                          // elements by which series miss alignment
-    std::int64_t max_blocks = 0;            // 0: no limit of the grid
-    bool ordered = true;                    // else only memory matters, not results
+    bool rows;                          // weights of their own for every segment
+    bool generated;                     // weights from times
+    std::optional<Starts> starts = {};  // instead of q
+    int shift = 0;                      // elements by which series miss alignment
+    std::int64_t max_blocks = 0;        // 0: no limit of the grid
+    bool ordered = true;                // else only memory matters, not results
 };
 
 double load(float x) { return x; }
@@ -114,13 +122,16 @@ void run(const Case& c) {
     problem.state = c.state;
     problem.ell = c.ell;
     problem.q = c.q;
-    const auto listed = static_cast<std::int64_t>(c.starts.size());
-    problem.segments = listed ? listed : (c.samples - 1 - c.ell) / c.q + 1;
-    problem.starts = listed ? c.starts.data() : nullptr;
+    // No starts at all still have an address.
+    Starts listed = c.starts.value_or(Starts{});
+    problem.segments =
+        c.starts ? static_cast<std::int64_t>(listed.size()) : (c.samples - 1 - c.ell) / c.q + 1;
+    listed.reserve(1);
+    problem.starts = c.starts ? listed.data() : nullptr;
     if (c.max_blocks) problem.max_blocks = c.max_blocks;
     const std::int64_t K = problem.segments, N = c.samples, D = c.state, nodes = c.ell + 1;
     const auto start = [&](std::int64_t k) {
-        return listed ? c.starts[static_cast<std::size_t>(k)] : k * c.q;
+        return c.starts ? listed[static_cast<std::size_t>(k)] : k * c.q;
     };
 
     Buffer<double> times(N, 0, 0.0);
@@ -218,10 +229,31 @@ void check_divider() {
     }
 }
 
-std::vector<Case> table() {
-    const std::vector<std::int64_t> clusters = {0, 1, 1, 2, 5, 60, 61, 63, 70};
-    const std::vector<std::int64_t> sparse = {3, 30, 71};
-    const std::vector<std::int64_t> disorder = {70, 3, 81, 30, 0, 55, 2, 61};
+// The problems of standard input.
+std::vector<Case> given_table() {
+    std::vector<Case> cases;
+    for (std::string line, starts; std::getline(std::cin, line);) {
+        std::istringstream fields(line);
+        Case c{};
+        c.ordered = true;
+        fields >> c.batch >> c.samples >> c.state >> c.ell >> c.q >> c.rows >> starts;
+        if (starts != "uniform") {
+            c.starts.emplace(std::stoul(starts));
+            for (std::int64_t& start : *c.starts) fields >> start;
+        }
+        if (fields.fail()) {
+            std::printf("cannot read: %s\n", line.c_str());
+            ++failures;
+        }
+        cases.push_back(c);
+    }
+    return cases;
+}
+
+std::vector<Case> added_table() {
+    const Starts clusters = {0, 1, 1, 2, 5, 60, 61, 63, 70};
+    const Starts sparse = {3, 30, 71};
+    const Starts disorder = {70, 3, 81, 30, 0, 55, 2, 61};
     return {
         // batch, samples, state, ell, q, rows, generated
         {1, 120, 3, 20, 2, false, false},
@@ -232,15 +264,20 @@ std::vector<Case> table() {
         {1, 40, 64, 4, 9, true, false},
         {1, 40, 64, 4, 2, false, true},
         // One block for all tiles, some of them without segments.
-        {1, 200, 3, 2, 1, false, false, {3, 190}, 0, 1},
+        {1, 200, 3, 2, 1, false, false, Starts{3, 190}, 0, 1},
         {1, 90, 3, 8, 1, true, false, disorder, 0, 0, false},
+        // Short rows that move 16 bytes at a time, dense and far apart.
+        {2, 70, 16, 8, 2, false, false},
+        {1, 90, 16, 8, 1, false, false, sparse},
         // From here on left out for the thread sanitizer.
+        {1, 60, 72, 8, 1, true, false},
+        {1, 50, 44, 6, 9, false, false},
         {1, 90, 40, 8, 1, false, true, disorder, 0, 0, false},
         {2, 81, 1, 10, 1, true, false, clusters},
         {1, 70, 129, 6, 2, false, true, {}, 1},
         {1, 9, 36, 8, 1, false, false},
         {1, 2150, 2, 2100, 20, false, false},
-        {1, 2150, 2, 2100, 20, false, false, {30, 0, 49}, 0, 0, false},
+        {1, 2150, 2, 2100, 20, false, false, Starts{30, 0, 49}, 0, 0, false},
     };
 }
 
@@ -248,18 +285,24 @@ std::vector<Case> table() {
 
 int main(int argc, char** argv) {
     const bool few = argc > 1 && std::string(argv[1]) == "few";
+    constexpr std::size_t kFew = 11;
     check_divider();
-    const std::vector<Case> cases = table();
+    std::vector<Case> cases = given_table();
+    const std::size_t given = cases.size();
+    std::vector<Case> added = added_table();
+    if (few) added.resize(kFew);
+    cases.insert(cases.end(), added.begin(), added.end());
     for (const unsigned order : {0u, 1u, 11u}) {
         cuda_sim::set_order(static_cast<cuda_sim::Order>(order < 2 ? order : 2), order);
-        for (std::size_t i = 0; i < (few ? 9 : cases.size()); ++i) {
-            run<float>(cases[i]);
+        for (const Case& c : cases) {
+            run<float>(c);
             if (few) continue;
-            run<double>(cases[i]);
-            run<__half>(cases[i]);
-            run<__nv_bfloat16>(cases[i]);
+            run<double>(c);
+            run<__half>(c);
+            run<__nv_bfloat16>(c);
         }
     }
-    std::printf("%d failures\n", failures);
+    std::printf("%zu problems given, %zu added, %d type(s), 3 orders: %d failures\n", given,
+                added.size(), few ? 1 : 4, failures);
     return failures != 0;
 }

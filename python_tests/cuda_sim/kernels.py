@@ -247,7 +247,7 @@ def plan(
     shape: tuple[int, int, int],
     aligned: bool = True,
 ) -> dict[str, int]:
-    out = (c_int64 * 8)()
+    out = (c_int64 * 9)()
     library().sim_plan(
         byref(segments.struct(dtype, *shape)),
         byref(weights.struct()),
@@ -255,7 +255,7 @@ def plan(
         c_bool(aligned),
         out,
     )
-    names = "threads shared vector lanes ring_rows batch mode tiles".split()
+    names = "threads shared vector lanes ring_rows batch mode tiles wide".split()
     return dict(zip(names, out, strict=True))
 
 

@@ -29,6 +29,8 @@ SHAPES = {  # batch, samples, state, ell, q
     "vector-with-tail": (1, 90, 40, 8, 1),
     "vector": (1, 150, 64, 12, 2),
     "odd-state": (2, 67, 129, 6, 3),
+    "short-rows": (2, 61, 16, 6, 2),
+    "half-vector-rows": (1, 60, 44, 6, 1),
     "no-overlap": (1, 75, 32, 4, 7),
     "one-segment": (1, 11, 5, 10, 1),
     "two-distant-segments": (3, 17, 36, 2, 16),

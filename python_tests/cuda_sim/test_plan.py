@@ -31,6 +31,8 @@ FROM_GLOBAL = 3
         (64, True, torch.float32, 4),
         (3, True, torch.float32, 1),
         (16, True, torch.float32, 1),
+        (40, True, torch.bfloat16, 4),
+        (32, True, torch.bfloat16, 1),
     ],
 )
 def test_wide_aligned_rows_move_as_vectors(purpose, state, aligned, dtype, vector):
@@ -83,6 +85,38 @@ def test_the_vector_path_moves_little_and_never_conflicts(state):
         least = 4 * (x.numel() * (2 if name == "grad" else 1) + lhs.numel())
         assert traffic.global_bytes <= 1.3 * least, name
         assert traffic.conflicts == 0, name
+
+
+@pytest.mark.parametrize(
+    ("state", "dtype", "shift", "width"),
+    [
+        (64, torch.float32, 0, 16),
+        (40, torch.float64, 0, 16),
+        (64, torch.bfloat16, 0, 16),
+        (64, torch.float16, 0, 16),
+        (124, torch.bfloat16, 0, 8),  # rows of 248 bytes
+        (4, torch.float32, 0, 16),
+        (2, torch.float64, 0, 16),
+        (16, torch.bfloat16, 0, 16),
+        (3, torch.float32, 0, 4),
+        (64, torch.float32, 1, 4),
+        (16, torch.float64, 1, 8),
+    ],
+)
+def test_rows_are_read_16_bytes_at_a_time_where_alignment_allows(
+    state, dtype, shift, width
+):
+    samples, segments = 3000, Segments(8, 1)
+    weights = Weights(torch.ones(9, dtype=kernels.accumulator(dtype)))
+    room = torch.ones(samples * state + shift, dtype=dtype)
+    x = room[shift:].view(1, samples, state)
+    with Traffic() as traffic:
+        y = kernels.corr(x, weights, segments)
+    assert (y == 9).all()
+    loads = traffic.total["global_loads"]
+    bytes_of_a_lane = loads["bytes"] / loads["requests"] / 32
+    # Requests at the ends of a stretch, and those for weights, are smaller.
+    assert 0.55 * width < bytes_of_a_lane <= width
 
 
 def test_sampled_blocks_count_for_all():
