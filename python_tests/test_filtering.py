@@ -9,6 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import spearmanr
 
 from problems import lorenz63
+from wpnode_ext import filtering
 from wpnode_ext.data import add_noise
 from wpnode_ext.filtering import _Bump, filter_series, noise_share, score_filter
 from wpnode_ext.test_functions import PolynomialBump
@@ -186,6 +187,18 @@ def test_series_laid_end_to_end_are_filtered_one_by_one() -> None:
     first = filter_series(v[:300], p=4, ell=30, q=5)
     second = filter_series(v[300:], p=4, ell=30, q=5)
     assert torch.equal(joined, torch.cat([first, second]))
+
+
+def test_however_the_work_is_divided_the_result_is_the_same(monkeypatch) -> None:
+    _, v, _ = noisy(900)
+    v = v.clone()
+    v[450:455, 1] = float("nan")
+    options = {"p": 4, "ell": 30, "q": 5, "lengths": [300, 300, 300]}
+    together = filter_series(v, **options)
+    # One column of one series at a time.
+    monkeypatch.setattr(filtering, "ENTRIES", 300)
+    alone = filter_series(v, **options)
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-10, equal_nan=True)
 
 
 def test_shape_and_dtype_are_those_of_the_data() -> None:

@@ -1,6 +1,6 @@
 """The filter behind the weak form: projection of a series on translated bumps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ REFINEMENTS = 2
 OVERHANG = 1e-4
 # Mean square of what bumps miss of a constant below which it is rounding.
 NEGLIGIBLE = 1e-20
+# Numbers filtered at once, so that memory stays near that of the data.
+ENTRIES = 2**23
 # Target of the smoothness score, from the paper.
 SMOOTHNESS_TARGET = 0.2
 
@@ -85,14 +87,14 @@ def filter_series(
             f"{len(data)}; got {pieces}."
         )
     filtered = torch.empty_like(flat)
-    for x, gone, out in zip(
-        flat.split(pieces), missing.split(pieces), filtered.split(pieces), strict=True
-    ):
-        for columns in _same_columns(gone):
-            seen = ~gone[:, columns[0]]
-            values = x[:, columns].masked_fill(~seen[:, None], 0.0)
-            fitted = _project(values, seen, bump)
-            out[:, columns] = fitted.masked_fill(~seen[:, None], float("nan"))
+    for seen, parts in _alike(~missing, pieces):
+        values = torch.cat([flat[rows, columns] for rows, columns in parts], -1)
+        values.masked_fill_(~seen[:, None], 0.0)
+        fitted = _project(values, seen, bump)
+        fitted.masked_fill_(~seen[:, None], float("nan"))
+        widths = [len(columns) for _, columns in parts]
+        for (rows, columns), part in zip(parts, fitted.split(widths, -1), strict=True):
+            filtered[rows, columns] = part
     return like_given(filtered.reshape(data.shape), v)
 
 
@@ -202,31 +204,31 @@ def _project(
     # What does not fit the spacing is shared by the two ends.
     before = bump.overhang - (room - width - (count - 1) * q) // 2
     length = (count - 1) * q + width
-    wide = x.new_zeros(1, length, x.shape[1])
-    wide[0, before : before + n] = x
-    there = x.new_zeros(1, length, 1)
-    there[0, before : before + n, 0] = seen.double()
-
+    # The last column is the constant, as far as it was seen.
+    columns = x.new_zeros(1, length, x.shape[1] + 1)
+    columns[0, before : before + n, :-1] = x
+    columns[0, before : before + n, -1] = seen.double()
+    there = columns[..., -1:].contiguous()
     factor = cholesky_banded(
         _gram(there, bump, count), lower=True, overwrite_ab=True, check_finite=False
     )
-    # The last column is the constant, as far as it was seen.
-    columns = torch.cat([wide, there], -1)
     coefficients = columns.new_zeros(1, count, columns.shape[2])
+    misfit = columns
     for _ in range(1 + REFINEMENTS):
+        right = ops.corr(misfit, phi, q=q)[0].numpy()
+        change = cho_solve_banded((factor, True), right, check_finite=False)
+        coefficients += torch.from_numpy(change)
         fitted = ops.corr_t(coefficients, phi, n_samples=length, q=q)
-        misfit = ops.corr(there * (columns - fitted), phi, q=q)
-        change = cho_solve_banded((factor, True), misfit[0].numpy(), check_finite=False)
-        coefficients = coefficients + torch.from_numpy(change)[None]
-    fitted = ops.corr_t(coefficients, phi, n_samples=length, q=q)
-    fitted = fitted[0, before : before + n]
+        misfit = fitted.neg_().add_(columns).mul_(there)
+    # Right where samples were seen, and no others are asked for.
+    fitted = columns.sub_(misfit)[0, before : before + n]
     # What the bumps miss of the constant is orthogonal to them: one more direction.
     missed = 1 - fitted[:, -1:]
     seen_missed = seen.double()[:, None] * missed
     size = seen_missed.square().sum()
     if size < NEGLIGIBLE * seen.sum():
         return fitted[:, :-1]
-    return fitted[:, :-1] + missed * (seen_missed.mT @ x) / size
+    return fitted[:, :-1].add_(missed * (seen_missed.mT @ x) / size)
 
 
 def _gram(
@@ -250,11 +252,42 @@ def _gram(
     return bands
 
 
-def _same_columns(gone: Bool[Tensor, "N D"]) -> list[list[int]]:
-    """Columns grouped by what is missing in them; each group shares a Gram matrix."""
-    if not gone.any():
-        return [list(range(gone.shape[1]))]
-    _, group = torch.unique(gone.T, dim=0, return_inverse=True)
+Part = tuple[slice, list[int]]
+
+
+def _alike(
+    there: Bool[Tensor, "N D"], pieces: Sequence[int]
+) -> Iterator[tuple[Bool[Tensor, " n"], list[Part]]]:
+    """Rows and columns with the same samples seen; they share a Gram matrix."""
+    whole: dict[int, list[Part]] = {}
+    first = 0
+    for length in pieces:
+        rows = slice(first, first + length)
+        first += length
+        for columns in _same_columns(there[rows]):
+            seen = there[rows, columns[0]]
+            width = max(1, ENTRIES // length)
+            for left in range(0, len(columns), width):
+                part = (rows, columns[left : left + width])
+                if seen.all():
+                    whole.setdefault(length, []).append(part)
+                else:
+                    yield seen, [part]
+    for length, parts in whole.items():
+        together: list[Part] = []
+        for part in parts:
+            if sum(len(columns) for _, columns in [*together, part]) * length > ENTRIES:
+                yield there.new_ones(length), together
+                together = []
+            together.append(part)
+        yield there.new_ones(length), together
+
+
+def _same_columns(there: Bool[Tensor, "N D"]) -> list[list[int]]:
+    """Columns grouped by what is there in them."""
+    if there.all():
+        return [list(range(there.shape[1]))]
+    _, group = torch.unique(there.T, dim=0, return_inverse=True)
     return [
         (group == g).nonzero().flatten().tolist() for g in range(int(group.max()) + 1)
     ]

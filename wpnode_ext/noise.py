@@ -77,11 +77,13 @@ def estimate_noise(
             f"`v` must have {WIDTH} consecutive samples to tell noise from signal; "
             f"it has {len(data)}."
         )
-    clean = flat.masked_fill(missing, 0.0)[None]
-    ones = torch.ones(WIDTH, dtype=torch.float64)
-    touched = ops.corr(missing.double()[None].contiguous(), ones, starts=starts)[0]
-    use = touched == 0
-    counts = use.sum(0)
+    clean, use = flat[None].contiguous(), None
+    counts = torch.full((flat.shape[1],), len(starts))
+    if missing.any():
+        clean = clean.masked_fill(missing, 0.0)
+        ones = torch.ones(WIDTH, dtype=torch.float64)
+        use = ops.corr(missing.double()[None], ones, starts=starts)[0] == 0
+        counts = use.sum(0)
     if (counts == 0).any():
         raise ValueError(
             f"every component of `v` must have {WIDTH} consecutive samples that are "
@@ -89,8 +91,10 @@ def estimate_noise(
         )
     levels = []
     for order in (ORDER, LOWER_ORDER):
-        left = ops.corr(clean.contiguous(), _stencil(order), starts=starts)[0]
-        squares = (left * use).square().sum(0)
+        left = ops.corr(clean, _stencil(order), starts=starts)[0]
+        if use is not None:
+            left *= use
+        squares = left.square_().sum(0)
         levels.append((squares / counts).sqrt().reshape(state))
     sigma, lower = levels
     # Rounding of the data is the least noise there can be.

@@ -215,18 +215,18 @@ def _sample(
     if len(keep) > COMPONENTS:
         keep = torch.linspace(0, len(keep) - 1, COMPONENTS).round().long()
         notes.append(f"{COMPONENTS} of {flat.shape[1]} entries of the state")
-    parts = list(flat[:, keep].split(pieces))
+    parts = list(flat.split(pieces))
     if len(flat) > max_samples:
         size = max(1, max_samples // PIECES)
         whole = [part for part in parts if len(part) >= size]
         parts = [_cut(whole, size, number) for number in range(PIECES)] if whole else []
         if not parts:
             # Many short series: every k-th of them.
-            series = flat[:, keep].split(pieces)
-            parts = list(series[:: -(-len(flat) // max_samples)])
+            parts = list(flat.split(pieces)[:: -(-len(flat) // max_samples)])
         notes.append(f"{sum(map(len, parts))} of {len(flat)} samples")
     note = f"chosen from {' and '.join(notes)}" if notes else ""
-    return torch.cat(parts), [len(part) for part in parts], sigma.flatten()[keep], note
+    x = torch.cat([part[:, keep] for part in parts])
+    return x, [len(part) for part in parts], sigma.flatten()[keep], note
 
 
 def _cut(parts: list[Tensor], size: int, number: int) -> Tensor:
