@@ -95,6 +95,26 @@ def run(operator: str, shape: Shape) -> Traffic:
     return traffic
 
 
+def irregular_line(operator: str, shape: Shape) -> str:
+    """One weight row per segment: generated from times, and read from an array."""
+    segments = Segments(shape.ell, shape.q)
+    wide = kernels.accumulator(shape.dtype)
+    f = torch.ones(1, shape.samples, shape.state, dtype=shape.dtype)
+    lhs = torch.ones(1, shape.segments, shape.state, dtype=wide)
+    times = torch.arange(shape.samples, dtype=torch.float64)
+    array = torch.ones(shape.segments, shape.ell + 1, dtype=wide)
+    run = kernels.weak_loss if operator == "weak_loss" else kernels.weak_loss_grad
+    moved = []
+    for weights in (Weights(times=times, p=8), Weights(array)):
+        with Traffic(shape.sampling) as traffic:
+            run(lhs, f, weights, segments, 1.0)
+        moved.append(traffic.global_bytes)
+    least = shape.least_bytes(operator) + times.nbytes
+    cells = [shape.name, operator, f"{least / 1e6:.3f}", f"{moved[0] / 1e6:.3f}"]
+    cells += [f"{moved[0] / least:.2f}", f"{moved[1] / 1e6:.3f}"]
+    return f"| {' | '.join(cells)} |"
+
+
 def measure(operator: str, shape: Shape) -> Row:
     traffic = run(operator, shape)
     plan = kernels.plan(
@@ -131,6 +151,16 @@ Written by `python benchmarks/cuda_traffic.py`. Counted by the simulator of
 | problem | operator | path | N x D | least MB | moved MB | ratio | conflicts |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {traffic}
+
+## Irregular times
+
+Every segment has weights of its own. *moved*: they are generated from the times inside
+the kernel; *with an array*: the same call reads them from memory. No bar: few segments
+have their weights in shared memory at once, so small problems are cut finer.
+
+| problem | operator | least MB | moved MB | ratio | with an array MB |
+| --- | --- | --- | --- | --- | --- |
+{irregular}
 
 ## Roofline estimate
 
@@ -172,11 +202,12 @@ def roofline_line(row: Row, device: Device) -> str:
     return f"| {' | '.join([*cells, bound])} |"
 
 
-def report(rows: list[Row]) -> str:
+def report(rows: list[Row], irregular: list[str]) -> str:
     return REPORT_TEXT.format(
         limit=LIMIT,
         sampling=max(shape.sampling for shape in SHAPES),
         traffic="\n".join(traffic_line(row) for row in rows),
+        irregular="\n".join(irregular),
         roofline="\n".join(
             roofline_line(row, device) for row in rows for device in DEVICES
         ),
@@ -191,7 +222,14 @@ def main() -> int:
             row = rows[-1]
             mark = "" if row.good else "   <-- over the bar"
             print(traffic_line(row) + mark, flush=True)
-    REPORT.write_text(report(rows))
+    irregular = []
+    for shape in SHAPES:
+        for operator in ("weak_loss", "weak_loss_grad"):
+            irregular.append(irregular_line(operator, shape))
+            print(irregular[-1], flush=True)
+    partial = REPORT.with_suffix(".partial")
+    partial.write_text(report(rows, irregular))
+    partial.replace(REPORT)
     return int(not all(row.good for row in rows))
 
 
