@@ -1,9 +1,14 @@
 """Fixtures every test file may ask for: where, in which precision, how exactly."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+# Virtual machines announce AMX and then refuse its instructions: oneDNN dies of them.
+# It reads this at its first use.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 # Largest error allowed, relative to the largest value expected; sums over a segment
 # scale it by `ell`. A looser bound in a test carries its reason.
