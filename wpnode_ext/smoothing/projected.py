@@ -9,7 +9,6 @@ the states may follow the coefficients. One Gauss-Newton step of ::
 in states and coefficients together, from which the states are removed block by block.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -18,13 +17,14 @@ from torch import Tensor
 
 from ..fields.linear import LinearField
 from .block_tridiagonal import factor
+from .directions import Directions
+from .evidence import posterior
+from .exponential_step import ExponentialStep
 from .gauss_newton import LEAST_DAMPING, Problem
 from .windows import Windows
 
 # Numbers the right-hand sides of a chunk of windows may hold.
 CHUNK = 1 << 23
-# Rounds of the fixed point for the ridge, and the change at which it rests.
-RIDGE_ROUNDS, RIDGE_CHANGE = 100, 1e-3
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,22 @@ class ProjectedStep:
 
     Attributes:
         coefficients: ``[J, O]``.
-        ridge: precision of the prior on scaled coefficients, in units of the noise.
-        effective: number of coefficients that the data determine, at most ``J O``.
-        root: ``root root^T`` is the covariance of the coefficients' errors, output by
-            output, ``[J O, J O]``.
+        effective: number of unknowns that the data determine.
+        directions: the unknowns and what they mean for the coefficients.
+        root: ``root root^T`` is the covariance of the unknowns' errors, ``[P, P]``.
     """
 
     coefficients: Float[Tensor, "J O"]
-    ridge: float
     effective: float
+    directions: Directions
     root: Float[Tensor, "P P"]
 
     def draw(
         self, count: int, generator: torch.Generator | None = None
     ) -> Float[Tensor, "count J O"]:
         """Coefficients as likely as these, given the data."""
-        n_features, outputs = self.coefficients.shape
         z = torch.randn(count, len(self.root), generator=generator, dtype=torch.float64)
-        moves = (z @ self.root.T).reshape(count, outputs, n_features)
-        return self.coefficients + moves.mT
+        return self.coefficients + self.directions.coefficients(z @ self.root.T)
 
 
 @torch.no_grad()
@@ -66,37 +63,32 @@ def projected_step(
     """One Gauss-Newton step of the coefficients from states `x`.
 
     The record is cut into windows without overlap; the few links between them are left
-    out. The prior is normal with one precision for all coefficients, each in units that
-    make features and time derivatives of size one; without `ridge` the precision is the
-    one with the largest evidence (MacKay's fixed point).
+    out. The unknowns are those of :class:`.directions.Directions`, their prior that of
+    :func:`.evidence.posterior`.
 
     Args:
         field: the field the states were smoothed with.
         problem: the data and the process noise, uncut.
         x: states in units of the noise, ``[N, D]``.
         window: samples of a window.
-        ridge: precision of the prior, instead of the one of largest evidence.
+        ridge: precision of the prior, instead of that of largest evidence.
     """
-    n_features, outputs = field.coefficients.shape
-    size = n_features * outputs
+    u = x * problem.scale
+    linked = problem.h > 0
+    speed = u.diff(dim=0)[linked] / problem.h[linked][:, None]
+    directions = Directions.of(field, u, speed)
+    size = directions.n_unknowns
     cut = Windows.over(len(x), window, 0)
     info, slope = torch.zeros(size, size).double(), torch.zeros(size).double()
     for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, size)):
         rows = cut.rows(windows)
         own = _own_links(cut, windows)
         part = problem.cut(rows)
-        _add(field, part, x[rows], own, info, slope)
-    units = _units(field, x * problem.scale, problem)
-    theta = field.coefficients.double().T.reshape(-1) / units
-    scaled = info * units * units[:, None]
-    right = slope * units + scaled @ theta
-    values, vectors = torch.linalg.eigh((scaled + scaled.T) / 2)
-    solution, ridge, effective = _posterior(
-        values.clamp(min=0), vectors.T @ right, ridge
-    )
-    found = (vectors @ solution * units).reshape(outputs, n_features).T
-    root = units[:, None] * vectors / (values.clamp(min=0) + ridge).sqrt()
-    return ProjectedStep(found, ridge, effective, root)
+        _add(field, directions, part, x[rows], own, info, slope)
+    now = directions.unknowns(field.coefficients)
+    found = posterior(info, slope + info @ now, ridge=ridge)
+    heads = directions.coefficients(found.mean)
+    return ProjectedStep(heads, found.effective, directions, found.root)
 
 
 @torch.no_grad()
@@ -104,7 +96,7 @@ def field_variance(
     field: LinearField,
     problem: Problem,
     x: Float[Tensor, "N D"],
-    root: Float[Tensor, "P P"],
+    likely: ProjectedStep,
     *,
     window: int = 400,
 ) -> Float[Tensor, "N D"]:
@@ -115,15 +107,16 @@ def field_variance(
 
     Args:
         field, problem, x, window: as in :func:`projected_step`.
-        root: of the covariance, from :class:`ProjectedStep`.
+        likely: what is known of the coefficients.
     """
     cut = Windows.over(len(x), window, window // 2)
-    variance = torch.zeros_like(x)
-    for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, len(root))):
+    variance, size = torch.zeros_like(x), len(likely.root)
+    for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, size)):
         rows = cut.rows(windows)
         own = torch.ones(cut.length - 1, len(windows), 1, dtype=x.dtype)
-        answers, _, _ = _answers(field, problem.cut(rows), x[rows], own)
-        cut.take(variance, (answers[..., :-1] @ root).square().sum(-1), windows)
+        part = problem.cut(rows)
+        answers, _, _ = _answers(field, likely.directions, part, x[rows], own)
+        cut.take(variance, (answers[..., :-1] @ likely.root).square().sum(-1), windows)
     return variance
 
 
@@ -144,14 +137,15 @@ def _batch(cut: Windows, x: Tensor, size: int) -> int:
 
 def _add(
     field: LinearField,
+    directions: Directions,
     part: Problem,
     x: Float[Tensor, "L B D"],
     own: Float[Tensor, "m B 1"],
     info: Tensor,
     slope: Tensor,
 ) -> None:
-    """Adds the information of some windows about the coefficients, and its slope."""
-    answers, mixed, moves = _answers(field, part, x, own)
+    """Adds the information of some windows about the unknowns, and its slope."""
+    answers, mixed, moves = _answers(field, directions, part, x, own)
     jump, move = moves[..., -1:], moves[..., :-1]
     size = move.shape[-1]
     both = mixed.reshape(-1, size).T @ answers.reshape(-1, size + 1)
@@ -162,24 +156,25 @@ def _add(
 
 def _answers(
     field: LinearField,
+    directions: Directions,
     part: Problem,
     x: Float[Tensor, "L B D"],
     own: Float[Tensor, "m B 1"],
 ) -> tuple[
     Float[Tensor, "L B D Q"], Float[Tensor, "L B D P"], Float[Tensor, "m B D Q"]
 ]:
-    """How the states answer to the coefficients, and what that is made of.
+    """How the states answer to the unknowns, and what that is made of.
 
     Returns:
         Inverse of the states' block of the normal equations times the mixed block and,
         in the last column, times the right-hand side; the mixed block; derivatives of
-        the steps by the coefficients and, in the last column, what the steps miss.
+        the steps by the unknowns and, in the last column, what the steps miss.
     """
     diagonal, lower, rhs = part.equations(x)
     diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
-    ahead, move = _moves(field, part, x)
+    ahead, move = _moves(field, directions, part, x)
     move = move * own[..., None]
-    # Mixed derivatives: a state meets the coefficients as the end and as the start of
+    # Mixed derivatives: a state meets the unknowns as the end and as the start of
     # an interval; `lower` is -link dPsi/du.
     mixed = torch.zeros(*x.shape, move.shape[-1], dtype=x.dtype)
     mixed[1:] -= part.link[..., None] * move
@@ -190,56 +185,31 @@ def _answers(
 
 
 def _moves(
-    field: LinearField, part: Problem, x: Float[Tensor, "L B D"]
+    field: LinearField,
+    directions: Directions,
+    part: Problem,
+    x: Float[Tensor, "L B D"],
 ) -> tuple[Float[Tensor, "m B D"], Float[Tensor, "m B D P"]]:
-    """``Psi(x)`` and its derivative by the coefficients, output by output.
+    """``Psi(x)`` and its derivative by the unknowns, output by output.
 
-    ``dPsi/dtheta = h (1 + h J / 2) features``, features by Simpson's rule: third order
+    ``dPsi/dz = h (1 + h J / 2) features``, features by Simpson's rule: third order
     in h, which costs a Gauss-Newton step nothing.
     """
     d, sites = x.shape[-1], field.sites
     u, t, h = part.before(x)
+    if isinstance(part.step, ExponentialStep):
+        end, move = part.step.sensitivity(u, h, directions.basis)
+        move = (move / part.scale[:, None, None]) * directions.sizes[:, None]
+        return (end / part.scale).reshape(x[1:].shape), move.reshape(
+            *x[1:].shape, directions.n_unknowns
+        )
     end = part.step(u, t, h)
     middle = (u + end) / 2
-    phi = [field.features(z).reshape(len(u), sites, -1) for z in (u, middle, end)]
+    phi = [directions.features(field, z) for z in (u, middle, end)]
     mean = h[:, None, None] / 6 * (phi[0] + 4 * phi[1] + phi[2])
     grown = torch.eye(d, dtype=x.dtype) + h[:, None, None] / 2 * field.jacobian(middle)
-    grown = grown / part.scale[:, None]
-    grown = grown.reshape(len(u), d, sites, -1).permute(0, 3, 1, 2)
+    grown = (grown / part.scale[:, None]).reshape(len(u), d, sites, -1)
+    grown = (grown * directions.sizes).permute(0, 3, 1, 2)
     move = (grown @ mean[:, None]).transpose(1, 2)
     shape = (*x[1:].shape, move.shape[2] * move.shape[3])
     return (end / part.scale).reshape(x[1:].shape), move.reshape(shape)
-
-
-def _units(
-    field: LinearField, u: Float[Tensor, "N D"], problem: Problem
-) -> Float[Tensor, " P"]:
-    """Size of the time derivative over that of the feature, for each coefficient."""
-    some = u[:: max(1, len(u) // 2000)]
-    phi = field.features(some).reshape(-1, field.n_features).square().mean(0).sqrt()
-    linked = problem.h > 0
-    speed = u.diff(dim=0)[linked] / problem.h[linked][:, None]
-    size = speed.reshape(len(speed) * field.sites, -1).square().mean(0).sqrt()
-    phi = phi.clamp(min=1e-12 * phi.max().item())
-    return (size[:, None] / phi).reshape(-1)
-
-
-def _posterior(
-    values: Tensor, right: Tensor, ridge: float | None
-) -> tuple[Tensor, float, float]:
-    """Solution in the eigenbasis, with the ridge of largest evidence if none is given.
-
-    At its maximum ``ridge = effective / |solution|^2``.
-    """
-    if ridge is not None:
-        return right / (values + ridge), ridge, (values / (values + ridge)).sum().item()
-    # From strong to weak: the first rest from above is the simplest explanation.
-    ridge = max(values.max().item(), 1e-300) * 1e-6
-    for _ in range(RIDGE_ROUNDS):
-        before = ridge
-        effective = (values / (values + ridge)).sum().item()
-        size = (right / (values + ridge)).square().sum().item()
-        ridge = max(effective, 1e-300) / max(size, 1e-300)
-        if abs(math.log(ridge / before)) < RIDGE_CHANGE:
-            break
-    return _posterior(values, right, ridge)

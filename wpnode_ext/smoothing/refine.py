@@ -248,7 +248,7 @@ class _Rounds:
         assert isinstance(field, LinearField)
         problem, x = self._problem(field, series, level, states)
         result = projected_step(field, problem, x)
-        spread = field_variance(field, problem, x, result.root)
+        spread = field_variance(field, problem, x, result)
         return result, (spread * problem.scale.square()).reshape(states.shape)
 
     def _problem(
