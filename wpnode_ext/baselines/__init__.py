@@ -3,14 +3,17 @@
 from .base import Baseline, Cost, load
 from .deepskip import RFM, DeepRFM, DeepSkip, SkipRFM
 from .maps import MapBaseline
+from .weak_sindy import WeakSINDy, WENDy
 
 __all__ = [
     "RFM",
+    "WENDy",
     "Baseline",
     "Cost",
     "DeepRFM",
     "DeepSkip",
     "MapBaseline",
     "SkipRFM",
+    "WeakSINDy",
     "load",
 ]

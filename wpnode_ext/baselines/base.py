@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .._typing import Array
 from ..data import Series
+from ..estimator import choose_weak_form
 from ..forecaster import Data, Forecaster, as_series
 from ..scaling import Scaler, make_scaler, scaler_from_state_dict
 from ..training import checkpoint
@@ -72,6 +73,10 @@ class Baseline(Forecaster, ABC):
     _per: ClassVar[Literal["component", "whole"]] = "component"
     _methods: ClassVar[dict[str, type["Baseline"]]] = {}
 
+    def __post_init__(self) -> None:
+        self._weak_form: WeakForm | None = None
+        self._q_filter: int | None = None
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in cls.__dict__:
@@ -101,6 +106,7 @@ class Baseline(Forecaster, ABC):
         self._check(series)
         began = time.perf_counter()
         self.cost_ = Cost()
+        self._weak_form = self._q_filter = None
         scaler = make_scaler(self.scaler, self._per).fit(_with_nan(series))
         scaled = _scaled(series, scaler)
         held = None if validation is None else _scaled(validation, scaler)
@@ -144,10 +150,18 @@ class Baseline(Forecaster, ABC):
 
         return step
 
+    def _choose_filter(self, series: Series, weak: WeakForm | None = None) -> None:
+        """Takes the weak form, and the filter, from the data where it is open."""
+        config = TrainConfig(method="weak", weak=weak or WeakForm())
+        choice, self._weak_form = choose_weak_form(series, config)
+        self._q_filter = None if choice is None else choice.q_filter
+
     def _split(
         self, series: Series, validation: Series | None
     ) -> tuple[Series, HeldOut | None]:
         """What is learned from, and the judge of settings; None without such data."""
+        if self._weak_form is None:
+            self._choose_filter(series)
         if validation is None and self.held_out > 0:
             shortest = self._settings().weak.ell + 1
             try:
@@ -156,14 +170,16 @@ class Baseline(Forecaster, ABC):
                 return series, None
         if validation is None:
             return series, None
-        return series, HeldOut(filtered(validation, self._settings(), None))
+        return series, HeldOut(self._filtered(validation))
+
+    def _filtered(self, series: Series) -> Series:
+        return filtered(series, self._settings(), self._q_filter)
 
     def _settings(self) -> TrainConfig:
         """What filters and scores of the package read from a model's settings."""
         validation = ValidationConfig(fraction=self.held_out)
-        return resolve(
-            TrainConfig(weak=WeakForm(), validation=validation, seed=self.seed)
-        )
+        weak = self._weak_form or WeakForm()
+        return resolve(TrainConfig(weak=weak, validation=validation, seed=self.seed))
 
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
@@ -174,7 +190,7 @@ class Baseline(Forecaster, ABC):
         series = _scaled(as_series(v, dt=dt, t=t), self.scaler_)
         if series.dt is None:
             raise ValueError("`v` must have samples at equal distances.")
-        judge = HeldOut(filtered(series, self.config_, None))
+        judge = HeldOut(self._filtered(series))
         return 1.0 - judge(self._step(self.field_, series.dt))
 
     def save(self, path: str | Path) -> None:
@@ -190,6 +206,8 @@ class Baseline(Forecaster, ABC):
             "dt": self.dt_,
             "names": None if self.names_ is None else list(self.names_),
             "cost": asdict(self.cost_),
+            "weak": asdict(self.config_.weak),
+            "q_filter": self._q_filter,
             "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
         }
         checkpoint.save(path, "baseline", state)
@@ -221,6 +239,8 @@ def load(path: str | Path) -> Baseline:
         model.dt_ = state["dt"]
         model.names_ = None if state["names"] is None else tuple(state["names"])
         model.cost_ = Cost(**state["cost"])
+        model._weak_form = WeakForm(**state["weak"])
+        model._q_filter = state["q_filter"]
         model._keep(module, state["recipe"], scaler_from_state_dict(state["scaler"]))
     except (KeyError, TypeError, RuntimeError) as error:
         raise checkpoint.CheckpointError(

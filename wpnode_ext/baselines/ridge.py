@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..closed_form.rows import Gram, Rows, Triangle
+from ..closed_form.rows import Gram, Rows, Spectrum, Triangle
 
 # Multiplications up to which rows are taken in by QR, which keeps all digits.
 _QR_WORK = 1e11
@@ -36,13 +36,18 @@ class RidgeRegression:
     def solve(self, beta: float) -> Float[Tensor, "J O"]:
         """The coefficients; without a ridge those of least norm."""
         if self._factors is None:
-            kept = self._rows.spectrum()
-            # Square system with the same normal equations as all rows together.
-            root = sqrt(kept.n_rows)
-            a = root * kept.s[:, None] * kept.v.T * kept.rms
+            a, b = square_system(self._rows.spectrum())
             u, s, vh = torch.linalg.svd(a)
-            self._factors = (s, vh.T, u.T @ (root * kept.b))
+            self._factors = (s, vh.T, u.T @ b)
         s, v, b = self._factors
         resolved = s > len(s) * torch.finfo(s.dtype).eps * s[0]
         gain = torch.where(resolved, s / (s.square() + beta), 0.0)
         return v @ (gain[:, None] * b)
+
+
+def square_system(
+    kept: Spectrum,
+) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J O"]]:
+    """J rows with the same normal equations as all that were taken in."""
+    root = sqrt(kept.n_rows)
+    return root * kept.s[:, None] * kept.v.T * kept.rms, root * kept.b

@@ -1,0 +1,206 @@
+"""Sparse polynomials from the weak form: terms, thresholds, covariance, parity."""
+
+import numpy as np
+import pytest
+import torch
+
+from wpnode_ext.baselines import WeakSINDy, WENDy, load
+from wpnode_ext.baselines.weak_covariance import residual_covariance, reweighted
+from wpnode_ext.baselines.weak_sindy import sparse_solution
+from wpnode_ext.data import add_noise
+from wpnode_ext.fields import LibraryField
+from wpnode_ext.quadrature import segment_weights
+from wpnode_ext.record import Record
+from wpnode_ext.systems import Lorenz63
+
+DT = 0.01
+# Terms of Lorenz-63 by exponents of (x, y, z), and their coefficients.
+TERMS = {
+    ((1, 0, 0), 0): -10.0,
+    ((0, 1, 0), 0): 10.0,
+    ((1, 0, 0), 1): 28.0,
+    ((0, 1, 0), 1): -1.0,
+    ((1, 0, 1), 1): -1.0,
+    ((0, 0, 1), 2): -8 / 3,
+    ((1, 1, 0), 2): 1.0,
+}
+
+
+@pytest.fixture(scope="module")
+def lorenz() -> torch.Tensor:
+    return Lorenz63().simulate(4000, DT, seed=1)
+
+
+def terms_of(model: WeakSINDy) -> dict:
+    field = model.field_
+    assert isinstance(field, LibraryField)
+    return {
+        (exponents, d): field.coefficients[j, d].item()
+        for j, exponents in enumerate(field.exponents)
+        for d in range(field.dim)
+        if field.coefficients[j, d] != 0
+    }
+
+
+class TestSparseSolution:
+    def test_keeps_the_terms_that_matter(self) -> None:
+        torch.manual_seed(0)
+        g = torch.randn(100, 6).double()
+        w = torch.tensor([2.0, 0, 0, -0.5, 0, 0]).double()
+        b = g @ w + 1e-3 * torch.randn(100).double()
+        found, threshold = sparse_solution(g, b, b.norm(), (1e-6, 1e-2, 0.1))
+        assert found.nonzero().flatten().tolist() == [0, 3]
+        assert threshold == 1e-2
+        kept = torch.linalg.lstsq(g[:, [0, 3]], b[:, None]).solution[:, 0]
+        torch.testing.assert_close(found[[0, 3]], kept)
+
+    def test_terms_that_contribute_too_much_go_as_well(self) -> None:
+        g = torch.eye(2).double()
+        b = torch.tensor([1.0, 300.0]).double()
+        found, _ = sparse_solution(g, b, b.norm(), (0.01,))
+        assert found.tolist() == [0.0, 0.0]
+
+
+class TestIdentification:
+    def test_clean_data_give_the_equations(self, lorenz) -> None:
+        model = WeakSINDy(degree=3, p=8, ell=50, q=2).fit(lorenz, DT)
+        found = terms_of(model)
+        assert set(found) == set(TERMS)
+        for term, value in TERMS.items():
+            assert found[term] == pytest.approx(value, rel=1e-5)
+        assert model.equations(["x", "y", "z"]) == [
+            "dx/dt = -10 x + 10 y",
+            "dy/dt = 28 x - 1 y - 1 x z",
+            "dz/dt = -2.667 z + 1 x y",
+        ]
+
+    def test_degree_is_chosen_by_forecasts(self) -> None:
+        t = 0.05 * torch.arange(1200, dtype=torch.float64)
+        u = torch.stack([t.cos(), -t.sin()], 1)
+        model = WeakSINDy().fit(u, 0.05)
+        path = model.forecast(u[0], t[:200])
+        torch.testing.assert_close(path, u[:200], rtol=0, atol=1e-3)
+
+    def test_save_and_load(self, lorenz, tmp_path) -> None:
+        model = WeakSINDy(degree=2, p=8, ell=50, q=2).fit(lorenz, DT)
+        model.save(tmp_path / "model.pt")
+        again = load(tmp_path / "model.pt")
+        assert again.equations() == model.equations()
+        t = DT * torch.arange(30)
+        assert torch.equal(again.forecast(lorenz[5], t), model.forecast(lorenz[5], t))
+
+    def test_several_series_with_gaps(self, lorenz) -> None:
+        v = lorenz[:1500].clone()
+        v[700:720] = float("nan")
+        model = WeakSINDy(degree=2, p=8, ell=50, q=2).fit([v, lorenz[1500:2500]], DT)
+        assert set(terms_of(model)) == set(TERMS)
+
+    def test_degree_must_be_given_without_held_out_data(self, lorenz) -> None:
+        with pytest.raises(ValueError, match="`degree` must be given"):
+            WeakSINDy(held_out=0.0).fit(lorenz[:500], DT)
+
+
+class TestParity:
+    def test_pysindy_finds_the_same_coefficients(self, lorenz) -> None:
+        pysindy = pytest.importorskip("pysindy")
+        v, _ = add_noise(lorenz, 0.01, mode="global_rms", seed=2)
+        ours = WeakSINDy(degree=2, p=8, ell=50, q=1, threshold=1e-2).fit(v, DT)
+        np.random.seed(0)
+        library = pysindy.WeakPDELibrary(
+            pysindy.PolynomialLibrary(2, include_bias=False),
+            spatiotemporal_grid=DT * np.arange(len(v)),
+            K=1000,
+            H_xt=[0.25],
+            p=8,
+            is_uniform=True,
+        )
+        theirs = pysindy.SINDy(
+            feature_library=library, optimizer=pysindy.STLSQ(threshold=0.2, alpha=0)
+        )
+        theirs.fit(v.numpy(), t=DT)
+        table, names = theirs.coefficients(), library.get_feature_names()
+        powers = {
+            "x0": (1, 0, 0),
+            "x1": (0, 1, 0),
+            "x2": (0, 0, 1),
+            "x0x2": (1, 0, 1),
+            "x0x1": (1, 1, 0),
+        }
+        found = {
+            (powers[name.replace(" ", "")], d): table[d, j]
+            for j, name in enumerate(names)
+            for d in range(3)
+            if table[d, j] != 0
+        }
+        mine = terms_of(ours)
+        assert set(mine) == set(found) == set(TERMS)
+        for term in TERMS:
+            # Their 1000 subdomains are random; both err by about a percent.
+            assert mine[term] == pytest.approx(found[term], rel=0.03)
+            assert mine[term] == pytest.approx(TERMS[term], rel=0.03)
+
+
+class TestCovariance:
+    def test_agrees_with_many_draws_of_noise(self) -> None:
+        torch.manual_seed(0)
+        n, ell, q = 60, 20, 8
+        weights = segment_weights(4, ell, 0.05)
+        slope = torch.tensor([[-0.5, 2.0], [-3.0, 0.2]]).double()
+        sigma = torch.tensor([0.1, 0.3]).double()
+        bands = residual_covariance(slope.expand(n, 2, 2), sigma, weights, q)
+        noise = sigma * torch.randn(4000, n, 2).double()
+        left, right = weights
+        starts = range(0, n - ell, q)
+        rows = torch.stack(
+            [
+                torch.einsum("i,bid->bd", left, noise[:, s : s + ell + 1])
+                + torch.einsum("i,bid,ed->be", right, noise[:, s : s + ell + 1], slope)
+                for s in starts
+            ],
+            1,
+        ).flatten(1)
+        wanted = rows.T @ rows / len(rows)
+        found = torch.zeros_like(wanted)
+        for row in range(len(bands)):
+            column = torch.arange(len(found) - row)
+            found[column + row, column] = bands[row, : len(column)]
+            found[column, column + row] = bands[row, : len(column)]
+        scale = wanted.diagonal().sqrt()
+        assert ((found - wanted).abs() / scale / scale[:, None]).max() < 0.07
+
+    def test_removes_the_attenuation_of_a_linear_system(self) -> None:
+        torch.manual_seed(0)
+        a = torch.tensor([[-0.1, 2.0], [-2.0, -0.1]]).double()
+        step = torch.matrix_exp(0.05 * a)
+        u = [torch.tensor([1.0, 0.0]).double()]
+        for _ in range(600):
+            u.append(step @ u[-1])
+        u, sigma = torch.stack(u), torch.full((2,), 0.1).double()
+        plain, weighed, errors = [], [], []
+        for _ in range(10):
+            v = u + sigma * torch.randn_like(u)
+            ols = WeakSINDy(degree=1, p=4, ell=40, q=8, threshold=0.02).fit(v, 0.05)
+            field = ols.field_
+            assert isinstance(field, LibraryField)
+            plain.append(field.coefficients[1:].detach().T.clone())
+            record = Record(v, dt=0.05)
+            std = reweighted(field, record, sigma, p=4, ell=40, q=8)
+            weighed.append(field.coefficients[1:].detach().T.clone())
+            errors.append(std[2, 0])
+        miss = (torch.stack(plain)[:, 0, 1].mean() - 2.0).abs()
+        better = torch.stack(weighed)[:, 0, 1]
+        assert (better.mean() - 2.0).abs() < miss
+        # The error bar it states is that of the draws, up to the scatter of ten.
+        assert 0.4 < torch.stack(errors).mean() / better.std() < 2.5
+
+    def test_noisy_lorenz_coefficients_come_with_errors(self, lorenz) -> None:
+        v, _ = add_noise(lorenz, 0.02, mode="global_rms", seed=3)
+        model = WENDy(degree=2, p=8, ell=50, q=2, threshold=0.02).fit(v, DT)
+        assert model.std_ is not None
+        found = terms_of(model)
+        assert set(TERMS) <= set(found)
+        field = model.field_
+        assert isinstance(field, LibraryField)
+        for (exponents, d), value in TERMS.items():
+            j = field.exponents.index(exponents)
+            assert abs(found[exponents, d] - value) < 5 * model.std_[j, d] + 0.02

@@ -1,0 +1,193 @@
+"""Weak-form sparse identification: polynomials of few terms, as equations to read.
+
+Sequential thresholding of the weak least-squares problem (Messenger and Bortz, 2021),
+and iterative reweighting by the covariance noise gives its residuals (WENDy, 2023).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import comb
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ..closed_form.blocks import weak_blocks
+from ..closed_form.rows import Triangle
+from ..data import Series
+from ..fields import LibraryField
+from ..noise import estimate_noise
+from ..record import Record
+from ..training.config import WeakForm
+from .base import Baseline, Learned, ScalerKind
+from .ridge import square_system
+from .weak_covariance import reweighted
+
+# Thresholds tried where none is given.
+GRID: tuple[float, ...] = tuple(10.0 ** (-4 + 4 * n / 49) for n in range(50))
+# Weight of the misfit against the number of terms in the choice of the threshold.
+_MISFIT = 0.8
+# Degrees tried where none is given, and terms up to which they are.
+_DEGREES, _TERMS = (2, 3, 5), 1000
+
+
+@dataclass(kw_only=True, eq=False)
+class WeakSINDy(Baseline):
+    """Polynomial field with few terms, fitted to the weak form.
+
+    Data are divided by their largest absolute values, not shifted, so that terms which
+    are absent from the system stay absent. Coefficient j of a component is kept while
+    ``threshold max(1, |b| / |G_j|) <= |w_j| <= min(1, |b| / |G_j|) / threshold``, with
+    b and G the two sides of the weak form, and the others are fitted anew.
+
+    Args:
+        degree: highest total degree; by default the one of 2, 3 and 5 whose forecasts of
+            held-out data are best.
+        threshold: of the terms; by default the one of 50 between 1e-4 and 1 with the
+            least ``0.8 |G (w - w_LS)| / |G w_LS| + 0.2 (terms left) / (terms)``.
+        p, ell, q: the weak form; chosen from the data where they are not given.
+        reweight: fit the remaining terms anew with residuals weighted by the inverse of
+            the covariance noise gives them, which depends on the field.
+
+    Attributes:
+        threshold_: threshold of each component.
+        std_: standard errors of the coefficients where they were reweighted, ``[J,
+            D]``, NaN for absent terms; else None.
+
+    The other arguments are those of :class:`Baseline`; :meth:`equations` prints what
+    was found.
+    """
+
+    name: ClassVar[str] = "weak_sindy"
+
+    scaler: ScalerKind = "identity"
+    degree: int | None = None
+    threshold: float | None = None
+    p: int | None = None
+    ell: int | None = None
+    q: int | None = None
+    reweight: bool = False
+
+    def _learn(self, series: Series, validation: Series | None) -> Learned:
+        wanted = WeakForm(self.p or 0, self.ell or 0, self.q or 0)
+        self._choose_filter(series, wanted)
+        dim = series.v.shape[1]
+        degrees: Sequence[int] = [n for n in _DEGREES if comb(dim + n, n) <= _TERMS]
+        if self.degree is not None:
+            degrees, judge = [self.degree], None
+        else:
+            series, judge = self._split(series, validation)
+            if judge is None or series.dt is None:
+                raise ValueError(
+                    "`degree` must be given where no data at equal distances can be "
+                    "held out to choose it by."
+                )
+        tried = []
+        for degree in degrees:
+            field, *found = self._identify(series, degree)
+            score = 0.0
+            if judge is not None and series.dt is not None:
+                score = judge(self._step(field, series.dt))
+            tried.append((score, field, *found))
+        best = min(tried, key=lambda trial: trial[0])
+        _, field, self.threshold_, self.std_ = best
+        return field, {"dim": dim, "degree": field.degree}
+
+    @classmethod
+    def _build(cls, recipe: dict[str, Any]) -> nn.Module:
+        return LibraryField(recipe["dim"], recipe["degree"], dtype=torch.float64)
+
+    @torch.no_grad()
+    def _identify(
+        self, series: Series, degree: int
+    ) -> tuple[LibraryField, list[float], Tensor | None]:
+        """The sparse field of a degree, its thresholds and standard errors."""
+        observed = ~series.missing
+        size = series.v[observed].abs().amax(0).clamp(min=1e-300)
+        unit = replace(series, v=series.v / size)
+        dim, weak = len(size), self._settings().weak
+        field = LibraryField(dim, degree, dtype=torch.float64)
+        record = Record(**unit.plan_arguments())
+        rows = Triangle()
+        blocks = weak_blocks(
+            record,
+            lambda samples: field.features(record.v[samples]),
+            p=weak.p,
+            ell=weak.ell,
+            q=weak.q,
+        )
+        for block in blocks:
+            rows.add(block.features, block.target)
+        self.cost_.evaluations += len(record.v)
+        spectrum = rows.spectrum()
+        g, b = square_system(spectrum)
+        norms = (b.square().sum(0) + spectrum.n_rows * spectrum.rest).sqrt()
+        grid = GRID if self.threshold is None else (self.threshold,)
+        found = [sparse_solution(g, b[:, d], norms[d], grid) for d in range(dim)]
+        field.set_coefficients(torch.stack([w for w, _ in found], dim=1))
+        std = None
+        if self.reweight:
+            noise = estimate_noise(unit.v, mask=unit.mask, lengths=unit.lengths)
+            std = reweighted(field, record, noise.sigma, p=weak.p, ell=weak.ell)
+        # Terms in the units of the data: a monomial is divided by its own size.
+        powers = torch.tensor(field.exponents, dtype=torch.float64)
+        factor = size / (size**powers).prod(1, keepdim=True)
+        field.set_coefficients(field.coefficients * factor)
+        return field, [lam for _, lam in found], None if std is None else std * factor
+
+
+@dataclass(kw_only=True, eq=False)
+class WENDy(WeakSINDy):
+    """:class:`WeakSINDy` with residuals weighted by the covariance of the noise."""
+
+    name: ClassVar[str] = "wendy"
+
+    reweight: Literal[True] = True  # type: ignore[assignment]
+
+
+def sparse_solution(
+    g: Float[Tensor, "K J"],
+    b: Float[Tensor, " K"],
+    norm: Float[Tensor, ""],
+    grid: Sequence[float],
+) -> tuple[Float[Tensor, " J"], float]:
+    """Coefficients after sequential thresholding, and the threshold of least loss.
+
+    Args:
+        g, b: the least-squares problem ``g w = b``, or rows with its normal equations.
+        norm: of the right-hand side of all rows.
+        grid: thresholds to choose from, smallest first.
+    """
+    full = _least_squares(g, b, torch.ones(g.shape[1], dtype=torch.bool))
+    size = (g @ full).norm()
+    ratio = norm / g.norm(dim=0)
+    best, least, chosen = full, float("inf"), grid[0]
+    for threshold in grid:
+        low = threshold * ratio.clamp(min=1.0)
+        high = ratio.clamp(max=1.0) / threshold
+        w, kept = full, torch.ones_like(ratio, dtype=torch.bool)
+        for _ in range(g.shape[1] + 1):
+            inside = kept & (w.abs() >= low) & (w.abs() <= high)
+            if torch.equal(inside, kept):
+                break
+            kept = inside
+            w = _least_squares(g, b, kept)
+        misfit = (g @ (w - full)).norm() / size
+        terms = kept.double().mean()
+        loss = (_MISFIT * misfit + (1 - _MISFIT) * terms).item()
+        if loss < least:
+            best, least, chosen = w, loss, threshold
+    return best, chosen
+
+
+def _least_squares(
+    g: Float[Tensor, "K J"], b: Float[Tensor, " K"], kept: Bool[Tensor, " J"]
+) -> Float[Tensor, " J"]:
+    w = torch.zeros(g.shape[1], dtype=g.dtype)
+    if kept.any():
+        columns = g[:, kept]
+        norms = columns.norm(dim=0).clamp(min=torch.finfo(g.dtype).tiny)
+        found = torch.linalg.lstsq(columns / norms, b[:, None], driver="gelsd")
+        w[kept] = found.solution[:, 0] / norms
+    return w
