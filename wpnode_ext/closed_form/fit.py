@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..data import Series
-from ..fields import LinearField
+from ..fields import EquivariantField, LinearField
 from ..record import Record
 from ..symmetry import Symmetry
 from .blocks import BLOCK, Features, weak_blocks
@@ -107,6 +107,11 @@ def fit_closed_form(
     x = series.forcing
     inputs = None if x is None else x.flatten(1).to(device, torch.float64)
     maps = None if symmetry is None else symmetry.matrices.to(device)
+    basis, shape = None, (field.n_features, field.dim // field.sites)
+    if isinstance(exact, EquivariantField):
+        # It commutes with the maps whatever the data: once under the identity is all.
+        maps, basis, exact = None, exact.basis, exact.base
+        shape = (exact.n_features, field.dim)
 
     def features(samples: slice) -> Tensor:
         u, felt = where[samples], None if inputs is None else inputs[samples]
@@ -119,12 +124,13 @@ def fit_closed_form(
     solution = solve_weak(
         record,
         features,
-        (field.n_features, field.dim // field.sites),
+        shape,
         p=p,
         ell=ell,
         q=q,
         ridge=ridge,
         maps=maps,
+        basis=basis,
         accumulate=accumulate,
         block=block,
     )
@@ -143,6 +149,7 @@ def solve_weak(
     q: int,
     ridge: Ridge = "gcv",
     maps: Float[Tensor, "G D D"] | None = None,
+    basis: Float[Tensor, "J O M"] | None = None,
     accumulate: Accumulate = "auto",
     block: int = BLOCK,
     least_ridge: float = 0.0,
@@ -155,6 +162,7 @@ def solve_weak(
             for every map and site.
         shape: ``(J, O)``, of the coefficients.
         maps: linear maps of the left-hand side, in the order of the features.
+        basis: of the coefficients, where they are M numbers times it; these are found.
         least_ridge: ridges below it are not considered.
 
     The other arguments are those of :func:`fit_closed_form`.
@@ -174,6 +182,8 @@ def solve_weak(
         if maps is not None:
             target = torch.einsum("gij,kj->kgi", maps, target)
         rows.add(part.features.reshape(-1, n_features), target.reshape(-1, outputs))
+    if basis is not None:
+        rows = rows.restricted(basis)
     spectrum = rows.spectrum()
     choice = choose_ridge(
         spectrum, ridge, independent=min(1.0, _INDEPENDENT * q / ell), least=least_ridge

@@ -49,6 +49,13 @@ class Rows(Protocol):
     def add(self, a: Float[Tensor, "M J"], y: Float[Tensor, "M O"]) -> None:
         """Takes in M more rows."""
 
+    def restricted(self, basis: Float[Tensor, "J O M"]) -> "Rows":
+        """The rows of ``sum_j A_j basis[j, o, m] c_m = y_o``: one output, M unknowns.
+
+        They are O times as many. Only what was kept of A is needed.
+        """
+        ...
+
     def spectrum(self) -> Spectrum:
         """Everything the ridge solutions are made of."""
         ...
@@ -69,6 +76,14 @@ class Triangle:
         self._r = torch.linalg.qr(rows, mode="r").R
         self._columns = a.shape[1]
         self.n_rows += len(a)
+
+    def restricted(self, basis: Float[Tensor, "J O M"]) -> "Triangle":
+        r, j = self._factor(), self._columns
+        made = Triangle()
+        for output in range(basis.shape[1]):
+            made.add(r[:, :j] @ basis[:, output], r[:, j + output, None])
+        made.n_rows = self.n_rows * basis.shape[1]
+        return made
 
     def spectrum(self) -> Spectrum:
         r, j = self._factor(), self._columns
@@ -108,18 +123,31 @@ class Gram:
             self._yy += yy
         self.n_rows += len(a)
 
+    def restricted(self, basis: Float[Tensor, "J O M"]) -> "Gram":
+        aa, ay, yy = self._sums()
+        made, heads = Gram(), basis.unbind(1)
+        made._aa = sum((b.T @ aa @ b for b in heads), torch.zeros(()))
+        columns = zip(heads, ay.unbind(1), strict=True)
+        made._ay = sum((b.T @ y for b, y in columns), torch.zeros(()))[:, None]
+        made._yy = yy.sum()[None]
+        made.n_rows = self.n_rows * basis.shape[1]
+        return made
+
     def spectrum(self) -> Spectrum:
-        if self._aa is None or self._ay is None or self._yy is None:
-            raise ValueError("there are no rows to solve; no segment fits the data.")
-        rms = _column_scales((self._aa.diagonal() / self.n_rows).sqrt())
-        squares, v = torch.linalg.eigh(self._aa / (rms * rms[:, None]) / self.n_rows)
+        aa, ay, yy = self._sums()
+        rms = _column_scales((aa.diagonal() / self.n_rows).sqrt())
+        squares, v = torch.linalg.eigh(aa / (rms * rms[:, None]) / self.n_rows)
         eps = len(rms) * torch.finfo(rms.dtype).eps
         floor = eps * squares[-1].clamp(min=torch.finfo(rms.dtype).tiny)
         s = squares.clamp(min=floor).sqrt()
-        b = (v.T @ (self._ay / rms[:, None])) / self.n_rows / s[:, None]
-        yy = self._yy / self.n_rows
-        rest = (yy - b.square().sum(0)).clamp(min=0.0)
+        b = (v.T @ (ay / rms[:, None])) / self.n_rows / s[:, None]
+        rest = (yy / self.n_rows - b.square().sum(0)).clamp(min=0.0)
         return Spectrum(s, v, b, rest, rms, self.n_rows, sqrt(eps))
+
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        if self._aa is None or self._ay is None or self._yy is None:
+            raise ValueError("there are no rows to solve; no segment fits the data.")
+        return self._aa, self._ay, self._yy
 
 
 def _column_scales(rms: Float[Tensor, " J"]) -> Float[Tensor, " J"]:

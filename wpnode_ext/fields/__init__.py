@@ -7,6 +7,7 @@ function or ``nn.Module`` of this form is a field; the classes here are the usua
 
 from .base import AutonomousField, Field, FunctionField, as_field
 from .conv import ConvField
+from .equivariant import EquivariantField
 from .forcing import Forcing
 from .library import LibraryField
 from .linear import LinearField
@@ -17,6 +18,7 @@ from .ring import RingField
 __all__ = [
     "AutonomousField",
     "ConvField",
+    "EquivariantField",
     "Field",
     "Forcing",
     "FunctionField",

@@ -7,7 +7,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .block_tridiagonal import factor
+from .exponential_step import ExponentialStep
 from .model_step import ModelStep
+
+Step = ModelStep | ExponentialStep
 
 # Damping, in units of the precision of an observation. The least keeps matrices
 # definite where a state is neither seen nor linked; it moves no minimum.
@@ -35,7 +38,7 @@ class Problem:
         t, h: times of the samples and lengths of the intervals, ``[N]``, ``[N - 1]``.
     """
 
-    step: ModelStep
+    step: Step
     data: Float[Tensor, "N ..."]
     seen: Float[Tensor, "N ..."]
     link: Float[Tensor, "m ..."]

@@ -19,10 +19,10 @@ from .._typing import Array, Field
 from ..data import Series, make_series
 from ..fields.linear import LinearField
 from ..noise import estimate_noise
+from .exponential_step import make_step
 from .gauss_newton import Problem
 from .held_out import Watch, hide_values
 from .local_polynomial import local_polynomial
-from .model_step import ModelStep
 from .projected import ProjectedStep, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
 
@@ -255,7 +255,9 @@ class _Rounds:
         self, field: Field, series: Series, level: float, states: Tensor
     ) -> tuple[Problem, Float[Tensor, "N D"]]:
         noise = self.options["sigma"]
-        step = ModelStep(field, series.state_shape, substeps=self.options["substeps"])
+        step = make_step(
+            field, series.state_shape, series.dt, substeps=self.options["substeps"]
+        )
         problem = as_problem(series, step, noise, level * noise)
         return problem, states.reshape(problem.data.shape) / problem.scale
 

@@ -18,8 +18,8 @@ from .._arrays import as_float64
 from .._typing import Array, Field
 from ..data import Series, make_series
 from ..runs import gap_free_runs
-from .gauss_newton import Problem, minimise
-from .model_step import ModelStep
+from .exponential_step import make_step
+from .gauss_newton import Problem, Step, minimise
 from .windows import Windows
 
 # Numbers a block matrix of one chunk of windows may hold; about four such are alive.
@@ -91,6 +91,8 @@ def smooth_states(
             missing values on the line between their neighbours.
         error_bars: also compute `std`, at the price of about one more step.
         method, substeps: fixed-step solver of the model, and its steps an interval.
+            Where it would be unstable and the field is a linear one, an exponential
+            step takes its place.
         window, overlap: samples of a window, and of these how many neighbours share.
             The influence of an end fades over about ``sigma / process_noise`` samples.
         max_iterations: steps after which a window counts as not converged.
@@ -98,7 +100,9 @@ def smooth_states(
             below this share of sigma.
     """
     series = v if isinstance(v, Series) else make_series(v, dt=dt, t=t, mask=mask)
-    step = ModelStep(field, series.state_shape, method=method, substeps=substeps)
+    step = make_step(
+        field, series.state_shape, series.dt, method=method, substeps=substeps
+    )
     problem = as_problem(series, step, sigma, process_noise)
     given = series.v if start is None else as_float64(start, "start")
     if given.shape != series.v.shape or not given.isfinite().all():
@@ -134,7 +138,7 @@ def smooth_states(
 
 
 def as_problem(
-    series: Series, step: ModelStep, sigma: Array | float, process_noise: Array | float
+    series: Series, step: Step, sigma: Array | float, process_noise: Array | float
 ) -> Problem:
     """The sum to minimise over the states of a record; see :func:`smooth_states`."""
     n, state = series.n_samples, series.state_shape

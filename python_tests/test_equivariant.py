@@ -1,0 +1,98 @@
+"""Fields that commute with a group whatever their coefficients are."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from test_symmetry import largest_violation, noisy_ring
+from wpnode_ext.closed_form import fit_closed_form
+from wpnode_ext.coordinates import Coordinates
+from wpnode_ext.data import make_series
+from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
+from wpnode_ext.symmetry import Symmetry
+
+WEAK: dict[str, Any] = {"p": 4, "ell": 20, "q": 4}
+
+
+def library(symmetry: Symmetry, degree: int = 2) -> EquivariantField:
+    base = LibraryField(symmetry.dim, degree, dtype=torch.float64)
+    return EquivariantField.of(base, symmetry.matrices)
+
+
+def random_features(symmetry: Symmetry, families: int = 4) -> EquivariantField:
+    base = RandomFeatureField(symmetry.dim, families * len(symmetry))
+    box = 2 * torch.ones(symmetry.dim)
+    generator = torch.Generator().manual_seed(0)
+    base.redraw(-box, box, generator, maps=symmetry.matrices)
+    return EquivariantField.of(base, symmetry.matrices)
+
+
+def with_random_head(field: EquivariantField) -> EquivariantField:
+    generator = torch.Generator().manual_seed(3)
+    shape = field.coefficients.shape
+    field.set_coefficients(torch.randn(shape, generator=generator).double())
+    return field
+
+
+@pytest.mark.parametrize("make", [library, random_features])
+@pytest.mark.parametrize(
+    "symmetry",
+    [
+        Symmetry.reflection([-1, -1, 1]),
+        Symmetry.shifts(5) * Symmetry.mirror(5, sign=-1),
+    ],
+)
+def test_any_coefficients_give_a_field_that_commutes(make, symmetry) -> None:
+    assert largest_violation(with_random_head(make(symmetry)), symmetry) < 1e-11
+
+
+def test_lorenz63_polynomials_are_counted() -> None:
+    # Under (x, y, z) -> (-x, -y, z) the first two equations hold x, y, xz, yz and the
+    # third 1, z, xx, xy, yy, zz.
+    field = library(Symmetry.reflection([-1, -1, 1]))
+    assert field.coefficients.shape == (4 + 4 + 6, 1)
+    assert (field.basis != 0).sum() == 14
+
+
+def test_waves_of_a_ring_are_coupled_in_triads() -> None:
+    # Of shifts and the odd mirror the amplitudes of waves 1 .. 3 keep a rate each, and
+    # one number for each of 1+1=2, 2-1=1, 1+2=3, 3-1=2, 3-2=1.
+    coordinates = Coordinates.fourier(torch.randn(20, 16).double(), [1, 2, 3])
+    symmetry = Symmetry.shifts(16) * Symmetry.mirror(16, sign=-1)
+    field = library(symmetry.in_coordinates(coordinates.encode, coordinates.decode))
+    assert field.n_features == 3 + 5
+
+
+@pytest.mark.parametrize("make", [library, random_features])
+def test_features_head_and_jacobian_agree(make) -> None:
+    field = with_random_head(make(Symmetry.shifts(4)))
+    u = torch.randn(6, 4, generator=torch.Generator().manual_seed(1)).double()
+    value = (field.features(u) @ field.coefficients)[..., 0]
+    torch.testing.assert_close(field(0.0, u), value)
+    expected = torch.func.vmap(torch.func.jacrev(field.at))(u)
+    torch.testing.assert_close(field.jacobian(u), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(field(0.0, u), value)
+        field.set_coefficients(2 * field.coefficients)
+        torch.testing.assert_close(field(0.0, u), 2 * value)
+
+
+@pytest.mark.parametrize("accumulate", ["qr", "gram"])
+def test_its_fit_is_that_of_the_whole_head_under_all_maps(accumulate) -> None:
+    symmetry = Symmetry.shifts(5) * Symmetry.mirror(5, sign=-1)
+    series = make_series(noisy_ring(5), dt=0.02)
+    whole = LibraryField(5, 2, dtype=torch.float64)
+    fit_closed_form(whole, series, ridge=0.0, symmetry=symmetry, **WEAK)
+    field = library(symmetry)
+    found = fit_closed_form(field, series, ridge=0.0, accumulate=accumulate, **WEAK)
+    torch.testing.assert_close(field.head(), whole.coefficients, rtol=1e-6, atol=1e-7)
+    assert found.n_rows == 5 * len(range(0, len(series.v) - 20, 4))
+
+
+def test_what_cannot_be_restricted_is_refused() -> None:
+    maps = Symmetry.shifts(3).matrices
+    with pytest.raises(ValueError, match="families"):
+        EquivariantField.of(RandomFeatureField(3, 10), maps)
+    with pytest.raises(ValueError, match="without forcing"):
+        EquivariantField(LibraryField(3, 1, forcing_dim=1), torch.zeros(5, 3, 1))
