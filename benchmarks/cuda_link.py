@@ -175,12 +175,14 @@ def check(python: Path) -> list[str]:
     cuda_version(python)
     begun = time.monotonic()
     install(python, architectures)
-    findings = [f"compiled, linked and installed in {time.monotonic() - begun:.0f} s"]
+    print(f"compiled, linked and installed in {time.monotonic() - begun:.0f} s")
+    findings = ["compiled, linked and installed"]
     findings += run(python, "-P", "-c", PROBE).splitlines()
     findings.append(check_device_code(python))
     tests = [ROOT / "python_tests" / name for name in TESTS]
     output = run(python.parent / "pytest", "-q", "-m", "not slow", *tests)
-    findings.append(f"tests {', '.join(TESTS)}: {output.strip().splitlines()[-1]}")
+    summary = re.sub(r" in [\d.]+s.*", "", output.strip().splitlines()[-1])
+    findings.append(f"tests {', '.join(TESTS)}: {summary}")
     return findings
 
 
@@ -214,9 +216,11 @@ def main() -> int:
         print(f"failed: {error}")
         return 1
     print("\n".join(findings))
-    REPORT.write_text(
+    partial = REPORT.with_suffix(".partial")
+    partial.write_text(
         REPORT_TEXT.format(findings="\n".join(f"- {finding}." for finding in findings))
     )
+    partial.replace(REPORT)
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from cuda_sim.toolchain import ROOT
 
@@ -102,3 +103,18 @@ def test_scripts_say_what_they_miss(script: str, words: str, tmp_path: Path):
         text=True,
     )
     assert (done.returncode, done.stdout) == (0, f"skipped: {words}\n"), done.stderr
+
+
+@pytest.mark.skipif(bool(torch.version.cuda), reason="torch is a CUDA build")
+def test_linking_says_that_a_torch_is_not_a_cuda_build(tmp_path: Path):
+    compiler = tmp_path / "nvcc"  # never called
+    compiler.touch(mode=0o755)
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "cuda_link.py", "--python", sys.executable],
+        env={**os.environ, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("skipped: the torch of")
+    assert done.stdout.endswith("is not a CUDA build\n"), done.stdout
