@@ -1,4 +1,4 @@
-"""Observations kept from a fit, and what they say about it."""
+"""Observations kept from a fit, what they say about it, and parts of long records."""
 
 from typing import Literal
 
@@ -21,6 +21,30 @@ def hide_values(
         raise ValueError(f"`held_out` must lie between 0 and 0.5; got {share}.")
     hidden = torch.rand(series.v.shape, generator=as_generator(seed)) < share
     return hidden if series.mask is None else hidden & ~series.mask
+
+
+def spread_stretches(
+    series: Series, samples: int, length: int = 1000
+) -> list[tuple[int, int, int]]:
+    """Stretches of a record, evenly spread, with about so many samples together.
+
+    Args:
+        series: the record.
+        samples: how many are wanted.
+        length: of a stretch, where a series is that long.
+
+    Returns:
+        What :meth:`~wpnode_ext.data.Series.cut` takes.
+    """
+    blocks = [
+        (number, first, min(n, first + length))
+        for number, n in enumerate(series.lengths)
+        for first in range(0, n, length)
+        if n - first >= min(n, length)
+    ]
+    count = max(1, min(len(blocks), samples // length))
+    picks = [round(i * (len(blocks) - 1) / max(1, count - 1)) for i in range(count)]
+    return [blocks[pick] for pick in picks]
 
 
 class Watch:

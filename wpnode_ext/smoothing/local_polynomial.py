@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .._typing import Array
 from ..data import Series
+from ..noise import estimate_noise
 from ..runs import gap_free_runs
 
 WIDTHS = (7, 9, 13, 17, 25, 35, 51)
@@ -62,6 +64,27 @@ def local_polynomial(
     return best[1]
 
 
+def noise_of(
+    series: Series, fallback: Tensor, given: Array | float | None
+) -> Float[Tensor, "..."]:
+    """Noise per component: given, from differences, or from what a local fit leaves."""
+    state = series.state_shape
+    if given is not None:
+        value = torch.as_tensor(given, dtype=torch.float64, device="cpu")
+        return value.expand(state).clone()
+    if series.dt is None:
+        return fallback
+    lengths = list(series.lengths)
+    try:
+        found = estimate_noise(series.v, mask=series.mask, lengths=lengths)
+    except ValueError:
+        # Gaps too frequent for seventeen samples in a row.
+        return fallback
+    return torch.where(
+        found.reliable, found.sigma, torch.minimum(found.sigma, fallback)
+    )
+
+
 def _fitted(series: Series, degree: int, width: int) -> tuple[LocalFit, float]:
     """The fit, and its squared error in predicting each sample from the others."""
     n = series.n_samples
@@ -72,19 +95,24 @@ def _fitted(series: Series, degree: int, width: int) -> tuple[LocalFit, float]:
     rows, inside = _windows(series, width)
     size = max(1, SLICE // (width * (degree + 1)))
     states, leverage = torch.empty_like(data), torch.empty_like(data)
-    shared = bool(seen.all())
-    for part in torch.arange(n).split(size):
+    shared, half, rest = bool(seen.all()), width // 2, torch.arange(n)
+    regular = inside.all(1) & (rows[:, half] == rest)
+    if shared and series.dt is not None and regular.any():
+        # One kernel for all samples with equal neighbourhoods: shifted sums.
+        one = regular.nonzero()[0]
+        kernel = _kernels(series.times, one, rows[one], inside[one][:, None], degree)
+        middle = states[half : n - width + 1 + half].zero_()
+        for number, weight in enumerate(kernel.flatten().tolist()):
+            middle.add_(data[number : n - width + 1 + number], alpha=weight)
+        leverage.fill_(kernel[0, 0, half])
+        rest = rest[~regular]
+    for part in rest.split(size):
         picked = rows[part]
-        design = _design(series.times, part, picked, degree)
         # One set of weights for all components where nothing is missing.
         weights = inside[part][:, None] * (
             1.0 if shared else seen[picked].transpose(1, 2)
         )
-        gram = torch.einsum("ncw,nwi,nwj->ncij", weights, design, design)
-        gram.diagonal(dim1=-2, dim2=-1).add_(RIDGE * width)
-        # The polynomial at the sample itself is its constant term.
-        first = torch.linalg.inv(gram)[..., 0, :]
-        kernel = torch.einsum("nci,nwi,ncw->ncw", first, design, weights)
+        kernel = _kernels(series.times, part, picked, weights, degree)
         own = (picked == part[:, None]).double()
         leverage[part] = (kernel * own[:, None]).sum(-1)
         states[part] = (kernel * data[picked].transpose(1, 2)).sum(-1)
@@ -113,6 +141,24 @@ def _windows(series: Series, width: int) -> tuple[Int[Tensor, "N w"], Tensor]:
     start = torch.minimum(middle - width // 2, stop - width).maximum(first)
     rows = start[:, None] + torch.arange(width)
     return rows.clamp(max=n - 1), (rows < stop[:, None]).double()
+
+
+def _kernels(
+    times: Tensor,
+    part: Int[Tensor, " n"],
+    picked: Int[Tensor, "n w"],
+    weights: Float[Tensor, "n c w"],
+    degree: int,
+) -> Float[Tensor, "n c w"]:
+    """What each neighbour counts in the value of the polynomial at the sample itself.
+
+    That value is the constant term.
+    """
+    design = _design(times, part, picked, degree)
+    gram = torch.einsum("ncw,nwi,nwj->ncij", weights, design, design)
+    gram.diagonal(dim1=-2, dim2=-1).add_(RIDGE * picked.shape[1])
+    first = torch.linalg.inv(gram)[..., 0, :]
+    return torch.einsum("nci,nwi,ncw->ncw", first, design, weights)
 
 
 def _design(

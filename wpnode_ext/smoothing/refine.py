@@ -18,11 +18,10 @@ from torch import Tensor
 from .._typing import Array, Field
 from ..data import Series, make_series
 from ..fields.linear import LinearField
-from ..noise import estimate_noise
 from .exponential_step import make_step
 from .gauss_newton import Problem
-from .held_out import Watch, hide_values
-from .local_polynomial import local_polynomial
+from .held_out import Watch, hide_values, spread_stretches
+from .local_polynomial import local_polynomial, noise_of
 from .projected import ProjectedStep, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
 
@@ -33,6 +32,9 @@ Update = Literal["auto", "projected", "fit"]
 # their limit slowly and need many more rounds than the projected steps do.
 PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
 FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
+# Steps of the smoother below this share of the noise are not worth another one before
+# the field is improved.
+ROUND_TOLERANCE = 1e-2
 # Noise below this share of a component's size leaves nothing to refine.
 NEGLIGIBLE_NOISE = 1e-5
 
@@ -104,6 +106,7 @@ def refine(
     substeps: int = 1,
     window: int = 500,
     overlap: int = 200,
+    samples: int | None = None,
     seed: int | torch.Generator = 0,
     progress: Callable[[int, Round], None] | None = None,
 ) -> Refinement:
@@ -126,6 +129,8 @@ def refine(
             rises by two standard errors above its least, the rounds end.
         max_iterations: Gauss-Newton steps of the smoother in a round.
         substeps, window, overlap: as in :func:`smooth_states`.
+        samples: most samples that projected rounds work on, in stretches spread over
+            the record; all by default. States are found for all of them in the end.
         seed: of the choice of held-out values.
         progress: called with the number and the record of every round.
     """
@@ -135,7 +140,7 @@ def refine(
             f"`update` must be 'auto', 'projected' or 'fit'; got {update!r}."
         )
     start = local_polynomial(series)
-    noise = _noise(series, start.sigma, sigma)
+    noise = noise_of(series, start.sigma, sigma)
     field = fit(start.states)
     projected = update != "fit" and isinstance(field, LinearField)
     projected = projected and getattr(field, "forcing_dim", 0) == 0
@@ -161,9 +166,13 @@ def refine(
     options = {"sigma": noise, "substeps": substeps}
     options |= {"window": window, "overlap": overlap}
     rounds = _Rounds(fit, projected, options)
+    whole, states = series, start.states
+    if projected and samples is not None and samples < series.n_samples:
+        pieces = spread_stretches(series, samples)
+        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
     hidden = hide_values(series, held_out, seed)
     kept = replace(series, mask=hidden if series.mask is None else series.mask | hidden)
-    states, history, watch = start.states, [], Watch()
+    history, watch = [], Watch()
     best_field, best, best_level = deepcopy(field), 0, schedule[0]
     reason = "the schedule ended"
     for number, level in enumerate(schedule, start=1):
@@ -187,15 +196,18 @@ def refine(
         best, best_level = len(schedule), schedule[-1]
         states = rounds.smooth(field, series, best_level, states, max_iterations).states
         best_field, _ = rounds.improve(field, series, best_level, states)
+    likely, variance = None, torch.zeros(())
+    if whole is not series:
+        # What the coefficients' errors do to states is much the same all over.
+        likely, variance = rounds.doubt(best_field, series, best_level, states)
+        variance, states = variance.mean(0), start.states
     final = smooth_states(
-        best_field, series, process_noise=best_level * noise, start=states, **options
+        best_field, whole, process_noise=best_level * noise, start=states, **options
     )
     assert final.std is not None
-    likely = None
-    std = final.std
-    if projected:
+    if projected and whole is series:
         likely, variance = rounds.doubt(best_field, series, best_level, final.states)
-        std = (std.square() + variance).sqrt()
+    std = (final.std.square() + variance).sqrt()
     return Refinement(
         field=best_field,
         states=final.states,
@@ -227,6 +239,7 @@ class _Rounds:
             start=start,
             error_bars=False,
             max_iterations=steps,
+            tolerance=ROUND_TOLERANCE,
             **self.options,
         )
 
@@ -273,25 +286,4 @@ def _record(
         change=change.item(),
         effective=None,
         converged=found.converged.double().mean().item(),
-    )
-
-
-def _noise(
-    series: Series, fallback: Tensor, given: Array | float | None
-) -> Float[Tensor, "..."]:
-    """Noise per component: given, from differences, or from what a local fit leaves."""
-    state = series.state_shape
-    if given is not None:
-        value = torch.as_tensor(given, dtype=torch.float64, device="cpu")
-        return value.expand(state).clone()
-    if series.dt is None:
-        return fallback
-    lengths = list(series.lengths)
-    try:
-        found = estimate_noise(series.v, mask=series.mask, lengths=lengths)
-    except ValueError:
-        # Gaps too frequent for seventeen samples in a row.
-        return fallback
-    return torch.where(
-        found.reliable, found.sigma, torch.minimum(found.sigma, fallback)
     )
