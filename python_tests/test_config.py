@@ -10,6 +10,38 @@ from wpnode_ext.training.config import (
     resolve,
     to_dict,
 )
+from wpnode_ext.training.presets import paper_config
+
+
+def test_presets_hold_what_the_paper_lists_for_each_system() -> None:
+    found = {
+        (name, method): paper_config(name, method)
+        for name in ("l63", "l96", "ks")
+        for method in ("strong", "weak", "wp")
+    }
+    table = {  # p, ell, q, lambda, hidden layers, T of strong and wp
+        "l63": (8, 50, 2, 0.5, [200, 200], 25, 2),
+        "l96": (8, 80, 2, 0.5, [200, 200], 25, 2),
+        "ks": (16, 60, 2, 1.0, [400, 400], 25, 2),
+    }
+    for (name, method), config in found.items():
+        weak, optim = config.weak, config.optim
+        strong, penalty = table[name][5:]
+        assert (weak.p, weak.ell, weak.q, config.lam) == table[name][:4]
+        assert (config.field.kind, config.field.hidden) == ("mlp", table[name][4])
+        assert config.field.activation == "gelu"
+        assert config.strong.window == (strong if method == "strong" else penalty)
+        assert (config.strong.solver, config.strong.rtol) == ("dopri5", 1e-6)
+        slow = method != "strong"
+        assert optim.patience == (200 if slow else 10)
+        assert optim.min_delta == (1e-7 if slow else 1e-6)
+        assert optim.epochs == (20_000 if slow else 300)
+        assert (optim.name, optim.lr, optim.min_lr) == ("adam", 2e-3, 1e-6)
+        assert (optim.plateau_factor, optim.plateau_threshold) == (0.5, 1e-4)
+        assert 0 < optim.plateau_patience <= optim.patience
+    assert paper_config("ks", "strong", window=50).strong.window == 50
+    with pytest.raises(ValueError, match="`method` must be 'wp', 'weak' or 'strong'"):
+        paper_config("l63", "auto")
 
 
 @pytest.mark.parametrize(

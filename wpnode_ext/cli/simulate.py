@@ -1,34 +1,45 @@
 """``wpnode simulate``: reference trajectories of known systems, with noise."""
 
 import argparse
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..data import add_noise
-from ..systems import KuramotoSivashinsky, Lorenz63, Lorenz96
+from ..systems import PRESETS, preset
 from ..systems.base import System
+from ..training.config import TrainConfig, unknown_key
+from ..training.presets import paper_config
 from .common import add_command
-
-# The paper's settings: system, samples, distance, threshold of valid forecasts.
-SYSTEMS: dict[str, tuple[type[System], int, float, float]] = {
-    "lorenz63": (Lorenz63, 10_000, 0.01, 0.3),
-    "lorenz96": (Lorenz96, 100_000, 0.01, 0.5),
-    "kuramoto_sivashinsky": (KuramotoSivashinsky, 100_000, 0.25, 0.5),
-}
+from .data import DataConfig, RunConfig
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    systems = "\n".join(
+        f"  {name:<21} {row.n_samples} samples, dt = {row.dt:g}; parameters: "
+        + ", ".join(f"{key}={value:g}" for key, value in _parameters(row.system))
+        for name, row in PRESETS.items()
+    )
     parser = add_command(
         commands,
         "simulate",
         "make observations of a known system",
         "Sizes and steps default to the paper's. A .npz file holds `v` (noisy), `u` "
         "(clean),\n`t`, `dt` and `sigma`; a .csv file the times and `v`. With --test a "
-        "second file\nholds clean samples that continue the trajectory.",
-        "example: wpnode simulate lorenz63 --noise 0.05 -o l63.npz --test l63_test.npz",
+        "second file\nholds clean samples that continue the trajectory. With "
+        "--settings a third holds the\npaper's training settings, for `wpnode train`.\n"
+        f"\nsystems:\n{systems}",
+        "examples:\n"
+        "  wpnode simulate lorenz63 --noise 0.05 -o l63.npz --test l63_test.npz\n"
+        "  wpnode simulate lorenz96 d=20 forcing=8 -n 20000 -o l96.npz\n"
+        "  wpnode simulate lorenz63 --noise 0.05 -o l63.npz --settings l63.yaml",
     )
-    parser.add_argument("system", choices=SYSTEMS, help="which system")
+    parser.add_argument("system", choices=PRESETS, help="which system")
+    parser.add_argument(
+        "parameters", nargs="*", metavar="key=value", help="parameters of the system"
+    )
     parser.add_argument("-n", "--samples", type=int, help="samples (system's default)")
     parser.add_argument("--dt", type=float, help="their distance (system's default)")
     parser.add_argument(
@@ -44,14 +55,26 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("-o", "--output", type=Path, required=True, help=".npz or .csv")
     parser.add_argument("--test", type=Path, help="file for clean test samples")
     parser.add_argument("--test-samples", type=int, default=5000, help="in that file")
+    parser.add_argument(
+        "--settings", type=Path, help="YAML file for the paper's training settings"
+    )
+    parser.add_argument(
+        "--method",
+        default="wp",
+        choices=("wp", "weak", "strong"),
+        help="of these settings",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    kind, samples, dt, _ = SYSTEMS[arguments.system]
-    n, dt = arguments.samples or samples, arguments.dt or dt
+    for path in filter(None, (arguments.output, arguments.test)):
+        _check_ending(path)
+    listed = preset(arguments.system)
+    system = _with_parameters(listed.system, arguments.parameters)
+    n, dt = arguments.samples or listed.n_samples, arguments.dt or listed.dt
     extra = arguments.test_samples if arguments.test else 0
-    clean = kind().simulate(n + extra, dt, seed=arguments.seed)
+    clean = system.simulate(n + extra, dt, seed=arguments.seed)
     noisy, sigma = add_noise(
         clean[:n], arguments.noise, mode=arguments.mode, seed=arguments.seed + 1
     )
@@ -61,6 +84,15 @@ def run(arguments: argparse.Namespace) -> None:
         rest = clean[n:].numpy()
         write(arguments.test, rest, rest, dt, np.zeros_like(rest[0]))
         print(f"{arguments.test}: {extra} clean samples that follow")
+    if arguments.settings:
+        _write_settings(arguments, dt)
+        print(f"{arguments.settings}: train with `wpnode train {arguments.settings}`")
+    if system.computed_lyapunov_exponent is not None:
+        print(
+            "largest Lyapunov exponent, for --lyapunov: "
+            f"{system.computed_lyapunov_exponent:g} (computed), "
+            f"{system.lyapunov_exponent:g} (the paper's)"
+        )
 
 
 def write(
@@ -71,9 +103,48 @@ def write(
     t = dt * np.arange(len(v))
     if path.suffix == ".npz":
         np.savez_compressed(path, v=v, u=u, t=t, dt=dt, sigma=sigma)
-    elif path.suffix == ".csv":
-        table = np.column_stack([t, v.reshape(len(v), -1)])
-        names = ["t", *(f"u{i}" for i in range(table.shape[1] - 1))]
-        np.savetxt(path, table, delimiter=",", header=",".join(names), comments="")
-    else:
-        raise ValueError(f"`--output` must end in .npz or .csv; got {path.name!r}.")
+        return
+    table = np.column_stack([t, v.reshape(len(v), -1)])
+    names = ["t", *(f"u{i}" for i in range(table.shape[1] - 1))]
+    np.savetxt(path, table, delimiter=",", header=",".join(names), comments="")
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix not in (".npz", ".csv"):
+        raise ValueError(f"the file must end in .npz or .csv; got {path.name!r}.")
+
+
+def _parameters(system: Any) -> list[tuple[str, float]]:
+    """Names and values; systems are dataclasses of numbers."""
+    return [(entry.name, getattr(system, entry.name)) for entry in fields(system)]
+
+
+def _with_parameters(system: Any, given: list[str]) -> System:
+    known = dict(_parameters(system))
+    changes = {}
+    for entry in given:
+        key, equals, text = entry.partition("=")
+        if not equals:
+            raise ValueError(f"parameters must read key=value; got {entry!r}.")
+        if key not in known:
+            raise ValueError(unknown_key(key, list(known)))
+        try:
+            changes[key] = type(known[key])(text)
+        except ValueError:
+            raise ValueError(f"`{key}` must be a number; got {text!r}.") from None
+    return replace(system, **changes)
+
+
+def _write_settings(arguments: argparse.Namespace, dt: float) -> None:
+    """The paper's settings for this system and these data."""
+    from omegaconf import OmegaConf
+
+    paper = paper_config(arguments.system, arguments.method)
+    config = RunConfig(
+        **{entry.name: getattr(paper, entry.name) for entry in fields(TrainConfig)},
+        name=arguments.settings.stem,
+        data=DataConfig(path=str(arguments.output), dt=dt),
+    )
+    arguments.settings.parent.mkdir(parents=True, exist_ok=True)
+    text = OmegaConf.to_yaml(OmegaConf.structured(config))
+    arguments.settings.write_text(text, encoding="utf-8")

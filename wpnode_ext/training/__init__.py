@@ -11,6 +11,7 @@ from .config import (
     WeakForm,
 )
 from .loop import Trainer, TrainingDiverged, TrainResult
+from .presets import paper_config
 from .validation import ForecastValidation
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "TrainingDiverged",
     "ValidationConfig",
     "WeakForm",
+    "paper_config",
 ]
