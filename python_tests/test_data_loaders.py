@@ -125,6 +125,20 @@ def test_without_xarray_the_message_names_the_extra(tmp_path, monkeypatch) -> No
         load_grid(tmp_path / "data.nc")
 
 
+def test_times_of_a_grid_may_be_numbers(tmp_path) -> None:
+    xarray = pytest.importorskip("xarray", reason="needs the extra `data`")
+    pytest.importorskip("h5netcdf", reason="needs the extra `data`")
+    values, times = np.arange(20.0).reshape(10, 2), 0.5 * np.arange(10)
+    coords = {"time": times, "x": [0.0, 1.0]}
+    path = tmp_path / "data.nc"
+    xarray.Dataset({"u": (("time", "x"), values)}, coords=coords).to_netcdf(path)
+    series = load_series(path)
+    assert series.dt == pytest.approx(0.5) and series.v.tolist() == values.tolist()
+    xarray.Dataset({"u": (("a", "b"), values)}).to_netcdf(tmp_path / "other.nc")
+    with pytest.raises(ValueError, match="0 dimensions that look like the time"):
+        load_series(tmp_path / "other.nc")
+
+
 def test_grids_become_states(tmp_path) -> None:
     xarray = pytest.importorskip("xarray", reason="needs the extra `data`")
     dates = np.datetime64("2021-03-01", "ns") + np.timedelta64(6, "h") * np.arange(9)

@@ -45,8 +45,8 @@ class Climate:
         state_space: D_stsp, "binned" up to five components, "gmm" for more.
         spectral: D_H, Hellinger distance of the power spectra, 0 to 1.
         bounded: which forecasts stay where the reference lives.
-        lyapunov: maximal exponent of the field; None where it was not asked for, or
-            the tangents blew up.
+        lyapunov: maximal exponent of the field, over the forecasts that stay bounded;
+            None where it was not asked for, or there are none.
         lyapunov_reference: exponent of the system, where it was given.
         solvers: divergence and diverged share of the same forecasts by other solvers.
         t, u_hat: the forecasts, ``[T]`` and ``[T, B, *state]``.
@@ -193,6 +193,7 @@ def evaluate_climate(
         tolerance=TOLERANCE,
     )
     kl = divergence(u_hat, states)
+    bounded = boundedness(u_hat, truth)
     own = SolverRow(solvers[0], result.diverged.double().mean().item(), kl)
     return Climate(
         kl=kl,
@@ -205,8 +206,11 @@ def evaluate_climate(
             seed=seed,
         ),
         spectral=spectral_distance(path, wanted.flatten(2)[..., moving]),
-        bounded=boundedness(u_hat, truth),
-        lyapunov=_exponent(field, first, dt, duration) if exponent else None,
+        bounded=bounded,
+        # Of the attractor, if there is one: not of forecasts that left it.
+        lyapunov=_exponent(field, first[bounded.bounded], dt, duration)
+        if exponent
+        else None,
         lyapunov_reference=lyapunov_exponent,
         solvers=(own, *others),
         t=t,
@@ -217,6 +221,8 @@ def evaluate_climate(
 def _exponent(
     field: Field, u0: Float[Tensor, "B ..."], dt: float, duration: float
 ) -> LyapunovResult | None:
+    if len(u0) == 0:
+        return None
     steps = min(10, max(1, round(duration / dt)))
     try:
         return lyapunov_exponents(

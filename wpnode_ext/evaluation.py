@@ -47,17 +47,23 @@ class Evaluation:
     def rows(self) -> list[tuple[str, str]]:
         """A short table: what, and its value."""
         low, high = self.vpt.interval
+        scaled = self.unit != "units of time"
         rows = [
             (
                 f"valid prediction time ({self.unit})",
                 f"{self.vpt.mean:.2f} (95 % interval {low:.2f} to {high:.2f})",
             ),
-            ("  in units of time", f"{self.vpt.mean_time:.3g}"),
         ]
+        if scaled:
+            rows.append(("  in units of time", f"{self.vpt.mean_time:.3g}"))
         rows += [
             (f"  definition {name!r}", f"{result.mean:.2f}")
             for name, result in self.other_vpt.items()
         ]
+        censored = int(self.vpt.censored.sum())
+        if censored:
+            text = f"{censored}; their times are lower bounds"
+            rows.append(("  forecasts still valid at the end", text))
         for share in (0.1, 0.5, 1.0):
             n = max(1, round(share * (len(self.t) - 1)))
             rows.append(
@@ -68,13 +74,9 @@ class Evaluation:
                 )
             )
         rows.append(("forecasts that diverged", f"{100 * self.diverged:.0f} %"))
-        rows.append(
-            (
-                "starts, threshold, exponent",
-                f"{len(self.starts)}, {self.vpt.threshold:g}, "
-                f"{self.vpt.lyapunov_exponent:g}",
-            )
-        )
+        rows.append(("starts, threshold", f"{len(self.starts)}, {self.vpt.threshold}"))
+        if scaled:
+            rows.append(("Lyapunov exponent", f"{self.vpt.lyapunov_exponent:g}"))
         return rows
 
     def summary(self) -> dict[str, Any]:

@@ -7,12 +7,18 @@ from pathlib import Path
 from ..data import Series
 from ..estimator import WPNODE, load
 from ..training.run_folder import RunFolder
+from .data import DataConfig, read_series
 
 
 class Formatter(
     argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter
 ):
-    """Defaults in the help, line breaks of the description as written."""
+    """Defaults in the help where there are any, line breaks as written."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default == []:
+            return action.help
+        return super()._get_help_string(action)
 
 
 def add_command(
@@ -48,20 +54,36 @@ def add_data_arguments(
     group.add_argument(
         "--columns", nargs="+", metavar="NAME", help="columns of the state; default all"
     )
+    group.add_argument(
+        "--forcing", nargs="+", metavar="NAME", help="columns of known inputs"
+    )
+    group.add_argument(
+        "--series", metavar="NAME", help="column that tells several series apart"
+    )
+
+
+def data_config(arguments: argparse.Namespace) -> DataConfig:
+    """What the arguments of :func:`add_data_arguments` say."""
+    return DataConfig(
+        path=arguments.data,
+        dt=arguments.dt,
+        time=arguments.time,
+        columns=arguments.columns,
+        forcing=arguments.forcing,
+        series=arguments.series,
+    )
 
 
 def read_data(arguments: argparse.Namespace) -> Series:
-    """The series that the arguments of :func:`add_data_arguments` describe."""
-    from .data import DataConfig, read_series
-
-    return read_series(
-        DataConfig(
-            path=arguments.data,
-            dt=arguments.dt,
-            time=arguments.time,
-            columns=arguments.columns,
+    """The series they describe; samples must be equally spaced."""
+    series = read_series(data_config(arguments))
+    if series.dt is None:
+        raise ValueError(
+            f"{arguments.data} has irregular times; noise and window are told from "
+            "samples at equal distances. Train with weak.ell such that a segment spans "
+            "about a tenth of a typical oscillation."
         )
-    )
+    return series
 
 
 def read_model(path: str) -> WPNODE:

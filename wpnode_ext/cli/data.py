@@ -1,13 +1,17 @@
 """Settings of a run, and the files its data come from."""
 
 import inspect
+import re
 from dataclasses import dataclass, replace
 from dataclasses import field as setting
 from pathlib import Path
 
-from ..data import Series
+from ..data import Series, load_csv
 from ..data.loaders import READERS, load_series
+from ..forecaster import Forecaster
+from ..training import config as settings
 from ..training.config import TrainConfig
+from ..training.run_folder import RunFolder
 
 
 @dataclass
@@ -55,8 +59,43 @@ def read_series(config: DataConfig) -> Series:
         known = inspect.signature(READERS[suffix]).parameters
         for name in given:
             if name not in known:
-                raise ValueError(f"`data.{name}` has no meaning for {suffix} files.")
-    return load_series(config.path, **given)
+                raise ValueError(f"`{name}` has no meaning for {suffix} files.")
+    try:
+        return load_series(config.path, **given)
+    except ValueError as error:
+        # The reader speaks of its arguments; here they are options and settings.
+        text = re.sub(r"`(\w+)=`", r"--\1 (data.\1 in settings)", str(error))
+        raise ValueError(text) from error
+
+
+def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> Series:
+    """Observations for a model; what is not said is as it was in training.
+
+    Args:
+        config: the file, and what the user says of it.
+        model: its `dt` is taken where the file has no times of its own.
+        run: where the model is; a run folder knows the columns it was trained on.
+    """
+    config, known = replace(config), DataConfig()
+    if Path(run).is_dir():
+        known = settings.load(RunConfig, RunFolder(run).require().config).data
+    alike = Path(config.path).suffix.lower() == Path(known.path).suffix.lower()
+    if config.columns is None and alike:
+        config.columns = known.columns
+    table = READERS.get(Path(config.path).suffix.lower()) is load_csv
+    if config.columns is None and table and model.names_ is not None:
+        config.columns = list(model.names_)
+    if alike:
+        for name in ("time", "series", "forcing"):
+            if getattr(config, name) is None and (name != "time" or config.dt is None):
+                setattr(config, name, getattr(known, name))
+    if config.dt is not None or config.time is not None or model.dt_ is None:
+        return read_series(config)
+    try:
+        return read_series(config)
+    except ValueError:
+        # No times in the file: then they are as far apart as those of training.
+        return read_series(replace(config, dt=model.dt_))
 
 
 def read_validation(config: DataConfig) -> Series | None:

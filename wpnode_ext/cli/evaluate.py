@@ -5,8 +5,13 @@ import json
 import math
 from typing import Any
 
-from .common import add_command, add_data_arguments, print_table, read_model
-from .data import DataConfig
+from .common import (
+    add_command,
+    add_data_arguments,
+    data_config,
+    print_table,
+    read_model,
+)
 from .judge import (
     add_judge_arguments,
     held_out_reference,
@@ -40,13 +45,8 @@ def run(arguments: argparse.Namespace) -> None:
     model = read_model(arguments.model)
     config, observations = read_run(arguments.model)
     if arguments.data is not None:
-        where = DataConfig(
-            path=arguments.data,
-            dt=arguments.dt,
-            time=arguments.time,
-            columns=arguments.columns,
-        )
-        reference, note = reference_from_file(where, model)
+        where = data_config(arguments)
+        reference, note = reference_from_file(where, model, arguments.model)
     elif config is not None and observations is not None:
         reference, note = held_out_reference(config, observations, model)
     else:

@@ -1,13 +1,15 @@
 """``wpnode forecast``: what comes next?"""
 
 import argparse
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from ..forecaster import Forecaster
 from .common import add_command, print_table, read_model
-from .data import DataConfig, read_series
+from .data import DataConfig, read_as_trained, read_series
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,11 +23,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("model", help="run folder or model file")
     start = parser.add_mutually_exclusive_group(required=True)
-    start.add_argument("--data", help="file whose sample is the start")
+    start.add_argument(
+        "--data",
+        help="file whose sample is the start, read as the data of training were",
+    )
     start.add_argument("--state", help="the start itself, e.g. 1.0,2.5,20")
     parser.add_argument("--at", type=int, default=-1, help="sample of the file")
     parser.add_argument("--steps", type=int, default=100, help="samples to forecast")
     parser.add_argument("--dt", type=float, help="their distance; that of training")
+    parser.add_argument(
+        "--columns", nargs="+", metavar="NAME", help="of the state in that file"
+    )
     parser.add_argument("--forcing", help="file with the inputs at the forecast times")
     parser.add_argument("--solver", default="dopri5", help="as in torchdiffeq")
     parser.add_argument("-o", "--output", type=Path, help=".csv or .npz")
@@ -37,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     dt = arguments.dt or model.dt_
     if dt is None:
         raise ValueError("the model was trained on irregular times; give --dt.")
-    start, t0 = _start(arguments, model.names_, dt)
+    start, t0 = _start(arguments, model)
     t = t0 + dt * torch.arange(arguments.steps + 1, dtype=torch.float64)
     forcing = None
     if arguments.forcing is not None:
@@ -61,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _start(
-    arguments: argparse.Namespace, names: tuple[str, ...] | None, dt: float
+    arguments: argparse.Namespace, model: Forecaster
 ) -> tuple[torch.Tensor, float]:
     if arguments.state is not None:
         try:
@@ -70,14 +78,24 @@ def _start(
             raise ValueError(
                 f"`--state` must be numbers with commas; got {arguments.state!r}."
             ) from None
-        return torch.tensor(numbers, dtype=torch.float64), 0.0
-    columns = list(names) if names is not None else None
-    series = read_series(DataConfig(path=arguments.data, dt=dt, columns=columns))
+        shape = model.state_shape_
+        if len(numbers) != prod(shape):
+            raise ValueError(
+                f"`--state` must have {prod(shape)} numbers, the size of the state; "
+                f"got {len(numbers)}."
+            )
+        return torch.tensor(numbers, dtype=torch.float64).view(shape), 0.0
+    where = DataConfig(path=arguments.data, columns=arguments.columns)
+    series = read_as_trained(where, model, arguments.model)
     at = arguments.at if arguments.at >= 0 else series.n_samples + arguments.at
     if not 0 <= at < series.n_samples:
         raise ValueError(
             f"`--at` must be a sample of the {series.n_samples} in the file; "
             f"got {arguments.at}."
+        )
+    if series.missing[at]:
+        raise ValueError(
+            f"sample {at} of {arguments.data} has missing values; give another by --at."
         )
     return series.v[at], series.times[at].item()
 

@@ -12,7 +12,13 @@ from ..metrics import GoodnessOfFit
 from ..training import config as settings
 from ..training.prepare import filtered
 from ..training.run_folder import RunFolder
-from .data import DataConfig, RunConfig, read_series, read_validation
+from .data import (
+    DataConfig,
+    RunConfig,
+    read_as_trained,
+    read_series,
+    read_validation,
+)
 
 # Fewest samples in a row whose statistics are worth comparing.
 FEWEST = 200
@@ -69,13 +75,17 @@ def read_run(path: str) -> tuple[RunConfig | None, Series | None]:
     return config, read_series(config.data) if there else None
 
 
-def reference_from_file(config: DataConfig, model: Forecaster) -> tuple[Series, str]:
+def reference_from_file(
+    config: DataConfig, model: Forecaster, run: str
+) -> tuple[Series, str]:
     """A reference trajectory; its samples must be equally spaced."""
-    if config.dt is None and config.time is None:
-        config.dt = model.dt_
-    if config.columns is None and model.names_ is not None:
-        config.columns = list(model.names_)
-    series = read_series(config)
+    series = read_as_trained(config, model, run)
+    shape = model.state_shape_
+    if tuple(series.state_shape) != shape:
+        raise ValueError(
+            f"{config.path} has states of shape {list(series.state_shape)}; the model "
+            f"was trained on {list(shape)}. Name the columns by --columns."
+        )
     if series.dt is None:
         raise ValueError("the reference must have samples at equal distances.")
     return series, f"Reference: {config.path}."
@@ -88,17 +98,22 @@ def held_out_reference(
     if series.dt is None:
         return None, "Forecasts were not judged: the data have irregular times."
     held_out = read_validation(config.data)
+    note = (
+        "Reference: the held-out data after the filter, as no other was given. They "
+        "decided which weights were kept, and their own errors limit the times below."
+    )
     if held_out is None:
+        if model.config_.method == "closed_form":
+            note = (
+                "Reference: the end of the training data after the filter, as no other "
+                "was given. The model has seen them; another reference judges better."
+            )
         fraction = model.config_.validation.fraction
         try:
             shortest = model.config_.weak.ell + 1
             held_out = series.split(fraction, min_length=shortest)[1]
         except ValueError:
             return None, "Forecasts were not judged: no data were held out."
-    note = (
-        "Reference: the held-out data after the filter, as no other was given. They "
-        "decided which weights were kept, and their own errors limit the times below."
-    )
     return filtered(held_out, model.config_, None), note
 
 

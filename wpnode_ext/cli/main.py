@@ -20,13 +20,16 @@ and see how good it is.
 
 EPILOG = """\
 a first tour:
-  wpnode demo                                      all of it on noisy Lorenz-63
-  wpnode simulate lorenz63 --noise 0.05 -o l63.npz make data like the paper's
-  wpnode noise l63.npz                             how noisy are they?
-  wpnode tune l63.npz                              which window suits them?
-  wpnode train data.path=l63.npz name=first        learn; files go to runs/first
-  wpnode evaluate runs/first l63_test.npz          how long do forecasts hold?
-  wpnode report runs/first                         one HTML page about the run
+  wpnode demo                                   all of it on noisy Lorenz-63
+  wpnode simulate lorenz63 --noise 0.05 -o l63.npz --test l63_test.npz
+                                                make data like the paper's
+  wpnode noise l63.npz                          how noisy are they?
+  wpnode tune l63.npz                           which window suits them?
+  wpnode train data.path=l63.npz name=first     learn; files go to runs/first
+  wpnode forecast runs/first --data l63.npz     what comes next?
+  wpnode evaluate runs/first l63_test.npz       how long do forecasts hold?
+  wpnode report runs/first                      one HTML page about the run
+Your own data take the place of l63.npz: .csv, .npz, .npy, .pt, .mat, .nc or .zarr.
 
 exit codes:
   0  done        1  failed, the reason is on standard error

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
         reference, note = None, "Forecasts were not judged: the data are gone."
         if arguments.reference is not None:
             where = DataConfig(path=arguments.reference)
-            reference, note = reference_from_file(where, model)
+            reference, note = reference_from_file(where, model, arguments.run_folder)
         elif config is not None and series is not None:
             reference, note = held_out_reference(config, series, model)
         found = judge(arguments, model, reference, note, series)
@@ -58,4 +58,4 @@ def run(arguments: argparse.Namespace) -> None:
         note=found.note,
         path=arguments.output,
     )
-    print(path)
+    print(f"report: {path}")

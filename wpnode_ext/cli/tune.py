@@ -23,16 +23,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--rows", type=int, default=8, help="of the table to print")
     parser.add_argument("-o", "--output", type=Path, help="CSV file for all of it")
+    parser.add_argument(
+        "--figure", type=Path, help="picture of the scores, .png, .pdf or .svg"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     series = read_data(arguments)
-    if series.dt is None:
-        raise ValueError(
-            "the choice needs samples at equal distances; for irregular times start "
-            "with weak.ell so that a segment spans a tenth of a typical oscillation."
-        )
     choice = select_weak_form(
         series.v,
         series.dt,
@@ -48,11 +46,19 @@ def run(arguments: argparse.Namespace) -> None:
         ],
         ("p", "ell", "q of the filter", "risk", "J"),
     )
+    if arguments.criterion == "risk":
+        print("taken: the shortest window whose risk is within 10 % of the smallest")
     if choice.note:
         print(choice.note)
     if arguments.output is not None:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
         with arguments.output.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
+    if arguments.figure is not None:
+        from ..figures import window_choice
+
+        arguments.figure.parent.mkdir(parents=True, exist_ok=True)
+        window_choice(choice).savefig(arguments.figure, dpi=150)
     print(f"weak.p={choice.p} weak.ell={choice.ell} weak.q={choice.q}")

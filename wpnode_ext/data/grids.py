@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .make import make_series
 from .series import Series
-from .times import TimeUnit, dates_to_numbers
+from .times import TimeUnit, dates_to_numbers, is_time_name
 
 EXTRA = "pip install 'wpnode_ext[data]'"
 
@@ -32,7 +32,8 @@ def load_grid(
         path: file, or folder that ends in ".zarr".
         columns: variables, all on one grid; default all that depend on time.
         dt: distance of the samples, instead of the times in the file.
-        time: dimension of the time; default the one that holds dates.
+        time: dimension of the time; default the one that holds dates, or else is
+            named "t", "time" or the like.
         time_unit: unit of the times, see
             :func:`~wpnode_ext.data.times.dates_to_numbers`.
         missing: what to do with cells that have no value at any time, such as the sea
@@ -111,12 +112,14 @@ def _time_dimension(dataset: Any, time: str | None, path: Path) -> str:
         for name in dataset.dims
         if name in dataset.coords and dataset[name].dtype.kind == "M"
     ]
-    if len(dated) != 1:
+    named = [str(name) for name in dataset.dims if is_time_name(str(name))]
+    found = dated or named
+    if len(found) != 1:
         raise ValueError(
-            f"{path} has {len(dated)} dimensions with dates; name the time by `time=`, "
-            f"one of {', '.join(map(str, dataset.dims))}."
+            f"{path} has {len(found)} dimensions that look like the time; name it by "
+            f"`time=`, one of {', '.join(map(str, dataset.dims))}."
         )
-    return dated[0]
+    return found[0]
 
 
 def _variables(dataset: Any, dimension: str) -> list[str]:
