@@ -22,7 +22,7 @@ CHOICES := build/choices.txt
 .PHONY: help demo test test-all bench lint sanitize cpp-test build clean FORCE
 
 help:
-	@echo "make demo      learn a small field from noisy Lorenz-63 data, print and plot the result"
+	@echo "make demo      the whole way on noisy Lorenz-63: learn, forecast, report with pictures"
 	@echo "make test      the tests, without the slow ones"
 	@echo "make test-all  all tests, and the C++ tests under sanitizers"
 	@echo "make bench     the benchmarks; writes benchmarks/results"
@@ -36,7 +36,7 @@ help:
 	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) WPNODE_CUDA=$(WPNODE_CUDA) PYTEST_ARGS=..."
 
 demo: build
-	$(BIN)/python examples/quickstart_lorenz63.py
+	$(BIN)/wpnode demo
 
 test: build
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)

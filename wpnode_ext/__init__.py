@@ -2,28 +2,19 @@
 
 from importlib.metadata import version
 
-# Installation
 from ._backend import build_info
-
-# Estimator
+from .climate import evaluate_climate
+from .data import Series, load_series, make_series
 from .estimator import WPNODE, load
-
-# The data alone: noise, filter, choice of the weak form
+from .evaluation import evaluate_field
 from .filtering import filter_series, score_filter
-
-# Objectives
 from .losses import weak_loss, weak_residual
-
-# Judgement
-from .metrics import kl_divergence, vpt
+from .lyapunov import lyapunov_exponents
+from .metrics import goodness_of_fit, kl_divergence, vpt
 from .noise import estimate_noise
 from .plan import WeakPlan
-
-# Weights
 from .quadrature import segment_weights
 from .selection import select_weak_form
-
-# Forecasts
 from .solvers import rollout
 from .strong import strong_loss, weak_penalty_loss
 
@@ -31,12 +22,19 @@ __version__ = version("wpnode_ext")
 
 __all__ = [
     "WPNODE",
+    "Series",
     "WeakPlan",
     "build_info",
     "estimate_noise",
+    "evaluate_climate",
+    "evaluate_field",
     "filter_series",
+    "goodness_of_fit",
     "kl_divergence",
     "load",
+    "load_series",
+    "lyapunov_exponents",
+    "make_series",
     "rollout",
     "score_filter",
     "segment_weights",

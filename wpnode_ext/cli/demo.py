@@ -2,22 +2,29 @@
 
 import argparse
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
+from ..climate import Climate
 from ..data import add_noise, make_series
 from ..estimator import WPNODE
-from ..noise import estimate_noise
+from ..evaluation import Evaluation
+from ..noise import NoiseEstimate, estimate_noise
 from ..report import write_report
 from ..selection import select_weak_form
-from ..systems import Lorenz63
-from ..training import OptimConfig, WeakForm
+from ..systems import preset
+from ..training import TrainConfig, WeakForm
 from ..training.run_folder import RunFolder
 from .common import add_command, print_table
 from .data import DataConfig, RunConfig
 
-DT, NOISE, EXPONENT = 0.01, 0.05, 0.91
+NOISE = 0.05
+L63 = preset("lorenz63")
+# Mean time between two maxima of z on the attractor.
+SWING = 0.75
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -26,83 +33,117 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "demo",
         "see all of it on noisy Lorenz-63, in about two minutes",
         "Simulates the Lorenz attractor, adds noise, estimates the noise, chooses the "
-        "window\nof the weak form, trains a network, forecasts, and writes a report "
+        "window\nof the weak form, learns the field, forecasts, and writes a report "
         "with pictures.",
     )
     parser.add_argument(
         "--runs", type=Path, default=Path("runs"), help="where to write"
     )
-    parser.add_argument("--fast", action="store_true", help="seconds; learns nothing")
+    parser.add_argument("--fast", action="store_true", help="seconds; learns little")
     parser.add_argument("--seed", type=int, default=0, help="of everything")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     began = time.perf_counter()
-    n, epochs = (1200, 3) if arguments.fast else (10_000, 600)
+    n, dt = 1500 if arguments.fast else L63.n_samples, L63.dt
     folder = RunFolder(arguments.runs / "demo").create(overwrite=True)
 
-    print(f"1. Lorenz-63, {n} samples {DT:g} apart, {NOISE:.0%} noise")
-    clean = Lorenz63().simulate(2 * n, DT, seed=arguments.seed)
+    print(f"1. data: Lorenz-63, {n} samples {dt:g} apart, {NOISE:.0%} noise")
+    clean = L63.system.simulate(2 * n, dt, seed=arguments.seed)
     noisy, sigma = add_noise(clean[:n], NOISE, seed=arguments.seed)
     data = folder.path / "data.npz"
-    np.savez_compressed(data, v=noisy, u=clean[:n], test=clean[n:], dt=DT)
+    np.savez_compressed(data, v=noisy, u=clean[:n], test=clean[n:], dt=dt)
+    series, unseen = make_series(noisy, dt=dt), clean[n:]
 
-    found = estimate_noise(noisy).sigma
-    print(f"2. noise: {sigma[0]:.3f} was added; from the data alone {found.mean():.3f}")
+    noise = estimate_noise(noisy)
+    print(f"2. noise: {_level(noise):.3f} found, {sigma[0]:.3f} was added")
 
-    choice = select_weak_form(noisy, DT)
+    choice = select_weak_form(noisy, dt)
     print(
-        f"3. window: segments of {choice.ell + 1} samples, p = {choice.p}, one every "
-        f"{choice.q} samples"
+        f"3. window: segments of {choice.ell + 1} samples ({choice.window:g} units of "
+        f"time), p = {choice.p}, one every {choice.q} samples"
     )
 
-    print(f"4. training a network of 2 x 200 neurons for {epochs} epochs")
     config = RunConfig(
-        method="weak",
         weak=WeakForm(choice.p, choice.ell, choice.q),
-        optim=OptimConfig(lr=4e-3, epochs=epochs, plateau_patience=40),
         seed=arguments.seed,
         name="demo",
         runs=str(arguments.runs),
-        data=DataConfig(path=str(data), dt=DT),
+        data=DataConfig(path=str(data), dt=dt),
     )
+    config.closed_form.refine = not arguments.fast
+    model = WPNODE(config=config)
+    print("4. learning the field, the default way ...")
+    learning = time.perf_counter()
+    model.fit(series, run=folder)
+    for entry in fields(TrainConfig):
+        setattr(config, entry.name, getattr(model.config_, entry.name))
     folder.write_config(config)
     folder.write_environment()
-    model = WPNODE(config=config, verbose=True)
-    model.fit(make_series(noisy, dt=DT), run=folder)
     model.save(folder.model)
+    print(f"   {_how(model)} in {time.perf_counter() - learning:.0f} s")
 
-    print("5. forecasting from 30 clean states the model has not seen")
-    result = model.evaluate(clean[n:], DT, lyapunov_exponent=EXPONENT, threshold=0.3)
+    print("5. forecasting from 30 states it has not seen, and far ahead from 20")
+    exponent = L63.lyapunov_exponent
+    result = model.evaluate(
+        unseen, dt, lyapunov_exponent=exponent, threshold=L63.threshold
+    )
     long = {"members": 3, "duration": 1.0} if arguments.fast else {}
-    climate = model.climate(clean[n:], DT, lyapunov_exponent=EXPONENT, **long)
+    climate = model.climate(unseen, dt, lyapunov_exponent=exponent, **long)
+
     print("6. writing the report")
     path = write_report(
         folder,
         model,
-        series=make_series(noisy, dt=DT),
+        series=series,
         clean=clean[:n],
         evaluation=result,
         climate=climate,
-        fit=model.goodness_of_fit(noisy, DT),
+        fit=model.goodness_of_fit(series),
         note="Reference: the clean trajectory after the training part.",
     )
-
-    unit = round(1 / DT)
     print()
+    _show(noise, sigma, result, climate, time.perf_counter() - began)
+    print(f"\nthe report with pictures: {path}\nthe model: {folder.model}")
+    print(f"forecast with it: wpnode forecast {folder.path} --data {data} --steps 500")
+
+
+def _level(noise: NoiseEstimate) -> float:
+    return noise.sigma.mean().item()
+
+
+def _how(model: WPNODE) -> str:
+    config = model.config_
+    if config.method == "closed_form":
+        more = (
+            ", states and field refined together" if config.closed_form.refine else ""
+        )
+        return f"{config.field.features} random features, solved at once{more}"
+    return f"a network, trained for {model.result_.epochs} epochs ({config.method})"
+
+
+def _show(
+    noise: NoiseEstimate,
+    sigma: Tensor,
+    result: Evaluation,
+    climate: Climate,
+    seconds: float,
+) -> None:
+    unit = round(1 / L63.dt)
+    exponent = climate.lyapunov
     print_table(
         [
             (
-                "noise found in the data",
-                f"{found.mean():.2f}",
-                f"{sigma[0]:.2f} was added",
+                "noise in the data",
+                f"{_level(noise):.2f}",
+                f"{sigma[0].item():.2f} was added",
             ),
             (
                 "forecasts stay right for",
                 f"{result.vpt.mean_time:.1f} units of time",
-                f"{result.vpt.mean:.1f} Lyapunov times; a swing of the attractor takes "
-                "0.75 units",
+                f"{SWING} units are one swing; errors grow e-fold in "
+                f"{1 / L63.lyapunov_exponent:.1f}",
             ),
             (
                 "error after 1 unit of time",
@@ -110,20 +151,16 @@ def run(arguments: argparse.Namespace) -> None:
                 f"{result.rmse_persistence[unit].item():.0%} if nothing changed",
             ),
             (
-                "long forecasts on the attractor",
-                f"{climate.bounded.share:.0%}",
-                f"of {climate.u_hat.shape[1]}, over {climate.t[-1].item():.0f} units",
+                "long forecasts that stay on the attractor",
+                f"{climate.bounded.share:.0%} of {climate.u_hat.shape[1]}",
+                f"over {climate.t[-1].item():.0f} units of time",
             ),
             (
-                "largest Lyapunov exponent",
-                "none"
-                if climate.lyapunov is None
-                else f"{climate.lyapunov.maximal:.2f}",
-                f"{EXPONENT} is the system's: how fast small errors grow",
+                "speed at which small errors grow",
+                "none" if exponent is None else f"{exponent.maximal:.2f}",
+                f"{L63.lyapunov_exponent} is the system's (Lyapunov exponent)",
             ),
-            ("time taken", f"{time.perf_counter() - began:.0f} s", ""),
+            ("time taken", f"{seconds:.0f} s", ""),
         ],
         ("what", "found", "compare with"),
     )
-    print(f"\nthe report with pictures: {path}\nthe model: {folder.model}")
-    print(f"forecast with it: wpnode forecast {folder.path} --data {data} --steps 500")
