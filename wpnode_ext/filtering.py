@@ -49,8 +49,7 @@ def filter_series(
 
     The variance of white noise falls to about 1/q; what the span cannot follow is lost,
     so `q` trades noise against bias, and ``ell / 6`` is a good start. The Gram matrix
-    is banded: time and memory are linear in N (memory is about
-    ``8 (N / q) (ell / q + 4 D)`` bytes).
+    is banded: time and memory are linear in N.
 
     Bumps hang over both ends of a record, so that the first and last samples are fitted
     like the others, only less surely: the error there is about twice that inside. For
@@ -216,19 +215,21 @@ def _project(
     misfit = columns
     for _ in range(1 + REFINEMENTS):
         right = ops.corr(misfit, phi, q=q)[0].numpy()
+        del misfit  # long, and no longer needed: the next one may take its place
         change = cho_solve_banded((factor, True), right, check_finite=False)
         coefficients += torch.from_numpy(change)
         fitted = ops.corr_t(coefficients, phi, n_samples=length, q=q)
         misfit = fitted.neg_().add_(columns).mul_(there)
     # Right where samples were seen, and no others are asked for.
     fitted = columns.sub_(misfit)[0, before : before + n]
+    del misfit
     # What the bumps miss of the constant is orthogonal to them: one more direction.
     missed = 1 - fitted[:, -1:]
     seen_missed = seen.double()[:, None] * missed
     size = seen_missed.square().sum()
     if size < NEGLIGIBLE * seen.sum():
         return fitted[:, :-1]
-    return fitted[:, :-1].add_(missed * (seen_missed.mT @ x) / size)
+    return fitted[:, :-1].addmm_(missed, seen_missed.mT @ x / size)
 
 
 def _gram(
@@ -236,7 +237,9 @@ def _gram(
 ) -> Float[np.ndarray, "b K"]:
     """Lower bands of the Gram matrix over the samples that are there."""
     phi, q = bump.phi, bump.q
-    bands = np.repeat(bump.gram[:count, None], count, axis=1)
+    # In the order LAPACK works in: it would copy any other.
+    bands = np.empty((min(count, len(bump.gram)), count), order="F")
+    bands[:] = bump.gram[:count, None]
     # All windows that are complete have the same inner products; only the rest, at the
     # ends and at gaps, is summed one by one.
     ones = torch.ones_like(phi)
