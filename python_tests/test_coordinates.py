@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from wpnode_ext.coordinates import Coordinates
+from wpnode_ext.scaling import scaler_from_state_dict
 from wpnode_ext.symmetry import Symmetry
 
 
@@ -104,3 +105,39 @@ def test_shifts_act_on_fourier_coordinates() -> None:
 def test_modes_that_do_not_exist_are_refused(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(torch.randn(40, 8, dtype=torch.float64))
+
+
+def test_a_scaler_of_coordinates_goes_to_files_and_back() -> None:
+    v = 3 + torch.randn(40, 8, dtype=torch.float64)
+    c = Coordinates.pod(v, 3)
+    a = c.to(v)
+    scaler = c.scaler(a.mean(0), a.std(0))
+    again = scaler_from_state_dict(scaler.state_dict())
+    s = again.transform(v)
+    torch.testing.assert_close(s, (a - a.mean(0)) / a.std(0))
+    torch.testing.assert_close(again.inverse(s), c.back(a))
+    torch.testing.assert_close(again.transform(again.inverse(s)), s)
+    assert again.scaled_shape((8,)) == (3,)
+    field = again.to_physical(lambda t, a: -a)
+    torch.testing.assert_close(field(0.0, v), c.centre - c.back(a))
+
+
+def test_spreads_of_coordinates_are_those_of_their_states() -> None:
+    decode = torch.tensor([[1.0, 1.0], [0.0, 2.0], [0.0, 0.0]], dtype=torch.float64)
+    scaler = Coordinates.linear(decode).scaler(scale=torch.tensor([2.0, 1.0]))
+    # Variances 4 * 9 and 1 * 16 in the coordinates.
+    found = scaler.spread(torch.tensor([3.0, 4.0], dtype=torch.float64))
+    expected = torch.tensor([36.0 + 16.0, 4 * 16.0, 0.0], dtype=torch.float64).sqrt()
+    torch.testing.assert_close(found, expected)
+
+
+def test_coordinates_are_chosen_by_name_matrix_or_object() -> None:
+    v = waves(300, 16, {1: 1.0, 3: 0.5}, 0.0)
+    assert Coordinates.choose("fourier", v).labels == Coordinates.fourier(v).labels
+    assert Coordinates.choose("pod", v).dim == Coordinates.pod(v).dim
+    matrix = torch.eye(16, dtype=torch.float64)[:, :3]
+    assert Coordinates.choose(matrix, v).dim == 3
+    made = Coordinates.linear(matrix)
+    assert Coordinates.choose(made, v) is made
+    with pytest.raises(ValueError, match="`coordinates`"):
+        Coordinates.choose("wavelets", v)

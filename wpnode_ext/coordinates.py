@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ._typing import Field
 from .noise import estimate_noise
+from .scaling import LinearScaler
 
 # Share of the signal's variance that may be left out: a relative error of 1e-3.
 TAIL = 1e-6
@@ -54,9 +55,51 @@ class Coordinates:
         """States of coordinates."""
         return _like(self.centre, a) + a @ _like(self.decode, a).T
 
-    def to_physical(self, field: Field) -> "ReducedField":
-        """The field of states of a `field` of coordinates."""
-        return ReducedField(field, self)
+    def scaler(
+        self,
+        shift: Float[Tensor, " M"] | None = None,
+        scale: Float[Tensor, " M"] | None = None,
+    ) -> LinearScaler:
+        """From states to ``(a - shift) / scale`` and back; 0 and 1 by default."""
+        ones = torch.ones(self.dim, dtype=torch.float64)
+        scale = ones if scale is None else scale.double()
+        shift = 0 * ones if shift is None else shift.double()
+        return LinearScaler(
+            self.encode / scale[:, None],
+            self.decode * scale,
+            self.centre + self.decode @ shift,
+        )
+
+    def to_physical(self, field: Field) -> nn.Module:
+        """The field of states of a `field` of coordinates.
+
+        What the coordinates do not hold of a state stays as it is.
+        """
+        return self.scaler().to_physical(field)
+
+    @classmethod
+    def choose(
+        cls,
+        given: "str | Coordinates | Tensor",
+        v: Float[Tensor, "N D"],
+        *,
+        lengths: Sequence[int] | None = None,
+    ) -> "Coordinates":
+        """By name, "fourier" or "pod", from the data; or those given.
+
+        A matrix ``[D, M]`` means coordinates along its columns.
+        """
+        if isinstance(given, Coordinates):
+            return given
+        if isinstance(given, Tensor):
+            return cls.linear(given)
+        kinds = {"fourier": cls.fourier, "pod": cls.pod}
+        if given not in kinds:
+            raise ValueError(
+                f"`coordinates` must be one of {list(kinds)}, a matrix or a "
+                f"Coordinates object; got {given!r}."
+            )
+        return kinds[given](v, lengths=lengths)
 
     @classmethod
     def linear(
@@ -155,30 +198,6 @@ class Coordinates:
             kept=(signal[:modes].sum() / signal.sum()).item(),
             noise=noise[:modes].sqrt(),
         )
-
-
-class ReducedField(nn.Module):
-    """``f(t, u) = decode field(t, encode (u - centre))``.
-
-    What the coordinates do not hold of a state stays as it is.
-    """
-
-    encode: Tensor
-    decode: Tensor
-    centre: Tensor
-
-    def __init__(self, field: Field, coordinates: Coordinates) -> None:
-        super().__init__()
-        self.field = field
-        self.register_buffer("encode", coordinates.encode.clone())
-        self.register_buffer("decode", coordinates.decode.clone())
-        self.register_buffer("centre", coordinates.centre.clone())
-
-    def forward(
-        self, t: Tensor | float, u: Float[Tensor, "*batch D"]
-    ) -> Float[Tensor, "*batch D"]:
-        a = (u - self.centre.to(u.dtype)) @ self.encode.to(u.dtype).T
-        return self.field(t, a) @ self.decode.to(u.dtype).T
 
 
 def _waves(sites: int) -> tuple[Float[Tensor, "S S"], list[int]]:

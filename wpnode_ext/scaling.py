@@ -78,7 +78,15 @@ class Scaler(ABC):
         """Physical states of scaled ones."""
         return (_like(self.shift, s) + _like(self.scale, s) * s).to(s.dtype)
 
-    def to_physical(self, field: Field) -> "RescaledField":
+    def spread(self, std: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Physical standard deviations of independent scaled ones."""
+        return std * _like(self.scale, std)
+
+    def scaled_shape(self, state: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of a scaled state."""
+        return state
+
+    def to_physical(self, field: Field) -> nn.Module:
         """The physical field of a `field` in scaled coordinates."""
         return RescaledField(field, self.shift, self.scale)
 
@@ -134,6 +142,87 @@ class IdentityScaler(Scaler):
         return torch.zeros_like(v[0]), torch.ones_like(v[0])
 
 
+class LinearScaler(Scaler):
+    """``scaled = encode (v - shift)`` and back, ``v = shift + decode scaled``.
+
+    Scaled states may have fewer entries; what they do not hold is left out. Made by
+    :meth:`wpnode_ext.coordinates.Coordinates.scaler`, not fitted.
+
+    Args:
+        encode: ``[M, D]``; ``encode decode`` is the identity.
+        decode: ``[D, M]``.
+        shift: ``[D]``.
+    """
+
+    kind = "linear"
+
+    def __init__(
+        self,
+        encode: Float[Tensor, "M D"],
+        decode: Float[Tensor, "D M"],
+        shift: Float[Tensor, " D"],
+    ) -> None:
+        super().__init__()
+        self.encode, self.decode = encode.double().cpu(), decode.double().cpu()
+        self._shift = shift.double().cpu()
+        # Size of a physical entry where all scaled ones have size one.
+        self._scale = self.decode.square().sum(1).sqrt()
+
+    def _statistics(self, v: Float[Tensor, "M D"]) -> tuple[Tensor, Tensor]:
+        raise TypeError("a LinearScaler is made from coordinates; it is not fitted.")
+
+    def transform(self, v: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch M"]:
+        return ((v - _like(self.shift, v)) @ _like(self.encode, v).T).to(v.dtype)
+
+    def inverse(self, s: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch D"]:
+        return (_like(self.shift, s) + s @ _like(self.decode, s).T).to(s.dtype)
+
+    def spread(self, std: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch D"]:
+        return (std.square() @ _like(self.decode, std).square().T).sqrt()
+
+    def scaled_shape(self, state: tuple[int, ...]) -> tuple[int, ...]:
+        return (len(self.encode),)
+
+    def to_physical(self, field: Field) -> nn.Module:
+        return EmbeddedField(field, self.encode, self.decode, self.shift)
+
+    def to_scaled(self, field: Field) -> "RescaledField":
+        raise TypeError("fewer coordinates than entries: a field cannot be taken back.")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            **super().state_dict(),
+            "encode": self.encode.clone(),
+            "decode": self.decode.clone(),
+        }
+
+
+class EmbeddedField(nn.Module):
+    """``decode field(t, encode (u - shift))``: a field of fewer coordinates.
+
+    What they do not hold of a state stays as it is.
+    """
+
+    encode: Tensor
+    decode: Tensor
+    shift: Tensor
+
+    def __init__(
+        self, field: Field, encode: Tensor, decode: Tensor, shift: Tensor
+    ) -> None:
+        super().__init__()
+        self.field = field
+        self.register_buffer("encode", encode.clone())
+        self.register_buffer("decode", decode.clone())
+        self.register_buffer("shift", shift.clone())
+
+    def forward(
+        self, t: Tensor | float, u: Float[Tensor, "*batch D"]
+    ) -> Float[Tensor, "*batch D"]:
+        a = (u - self.shift.to(u.dtype)) @ self.encode.to(u.dtype).T
+        return self.field(t, a) @ self.decode.to(u.dtype).T
+
+
 class RescaledField(nn.Module):
     """``scale * field(t, (u - shift) / scale)``: a field in other coordinates.
 
@@ -176,6 +265,8 @@ def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
     missing = {"kind", "per", "shift", "scale"} - set(state)
     if missing:
         raise ValueError(f"`state` must describe a scaler; it lacks {sorted(missing)}.")
+    if state["kind"] == LinearScaler.kind:
+        return LinearScaler(state["encode"], state["decode"], state["shift"])
     scaler = make_scaler(state["kind"], state["per"])
     scaler._shift = state["shift"].to(torch.float64)
     scaler._scale = state["scale"].to(torch.float64)
