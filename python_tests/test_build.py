@@ -150,7 +150,8 @@ def test_a_wheel_holds_the_package_and_nothing_else_and_loads(tmp_path: Path) ->
     subprocess.run(command, check=True, env=environment, capture_output=True)
 
     top = sorted(path.name for path in target.iterdir())
-    assert top == ["wpnode_ext", "wpnode_ext-0.1.0.dist-info"]
+    assert top == ["bin", "wpnode_ext", "wpnode_ext-0.1.0.dist-info"]
+    assert [path.name for path in (target / "bin").iterdir()] == ["wpnode"]
     suffixes = {path.suffix for path in (target / "wpnode_ext").rglob("*.*")}
     assert suffixes <= {".py", ".pyc", ".typed", ".so"}
 
