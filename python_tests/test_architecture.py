@@ -31,9 +31,17 @@ LAYERS = (
     {"systems", "data"},
     {"closed_form"},
     {"training", "smoothing"},
-    {"climate", "estimator", "evaluation", "export", "forecaster", "model_file"},
+    {
+        "climate",
+        "ensemble",
+        "estimator",
+        "evaluation",
+        "export",
+        "forecaster",
+        "model_file",
+    },
     {"baselines"},
-    {"figures", "html", "report"},
+    {"figures", "html", "report", "report_data"},
     {"cli", "__main__"},
 )
 # Needed by some users only: imported inside the function that needs them.

@@ -142,3 +142,14 @@ def test_a_ring_refuses_neighbours_that_coincide_and_maps_of_many_values() -> No
         RingField(LibraryField(5, 1, outputs=1), 4)
     with pytest.raises(ValueError, match="outputs=1"):
         RingField(LibraryField(3, 1), 6)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_value_and_jacobian_are_those_of_the_field(depth: int) -> None:
+    field = RandomFeatureField(3, 12, depth=depth)
+    field.set_coefficients(torch.randn_like(field.coefficients))
+    u = torch.randn(5, 2, 3, dtype=torch.float64)
+    value, slope = field.value_and_jacobian(u)
+    torch.testing.assert_close(value, field(0.0, u))
+    rows = torch.func.vmap(torch.func.jacrev(field.at))(u.reshape(10, 3))
+    torch.testing.assert_close(slope.reshape(10, 3, 3), rows)

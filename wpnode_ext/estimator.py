@@ -13,17 +13,18 @@ from .data import Series
 from .fields import LinearField, as_field
 from .forecaster import Data, Forecaster, as_series
 from .model_file import read_model
-from .selection import EXPONENTS, WeakFormChoice, select_weak_form
 from .symmetry import Symmetry
 from .training import checkpoint
-from .training.config import FieldKind, Method, TrainConfig, WeakForm, resolve
+from .training.config import FieldKind, Method, TrainConfig, resolve
 from .training.direct import solve_field
 from .training.distributed import ProcessGroup
+from .training.joint import refine_network
 from .training.log import RunLog
 from .training.loop import Trainer, TrainResult
-from .training.method import choose_method
+from .training.method import choose_method, choose_weak_form
 from .training.prepare import Prepared, attach_forcing, make_field, prepare
 from .training.run_folder import RunFolder
+from .training.states_file import write_states
 
 
 class WPNODE(Forecaster):
@@ -38,7 +39,10 @@ class WPNODE(Forecaster):
             (polynomials), "ring" and "ring_library" (either, as a local map shared by
             a ring of sites), or a module or function ``field(t, u)`` of your own, in
             scaled coordinates. By default "features" for the closed form, else "mlp".
-        refine: whether the closed form improves states and field together.
+        refine: whether states and field are improved together; by default in the
+            closed form alone. For networks see :mod:`wpnode_ext.training.joint`.
+        ensemble: number of fields as likely as the best one that the closed form keeps
+            for :meth:`forecast_ensemble`.
         symmetry: of the system, for the closed form: a `Symmetry`, or words as in
             :meth:`~wpnode_ext.symmetry.Symmetry.named`.
         p, ell, q: the weak form; those not given are chosen from the data by
@@ -54,7 +58,6 @@ class WPNODE(Forecaster):
 
     Attributes:
         choice_: how the weak form was chosen, or None.
-        why_: why the method is the one in ``config_.method``.
         result_: how training ended.
         states_, states_std_: refined states at the samples and their error bars, in the
             units of the data; None where states were not refined.
@@ -74,6 +77,7 @@ class WPNODE(Forecaster):
         method: Method | None = None,
         field: FieldKind | nn.Module | Any = None,
         refine: bool | None = None,
+        ensemble: int | None = None,
         symmetry: Symmetry | str | None = None,
         p: int | None = None,
         ell: int | None = None,
@@ -96,12 +100,14 @@ class WPNODE(Forecaster):
         names = (entry.name for entry in fields(TrainConfig))
         base = TrainConfig(**{name: getattr(given, name) for name in names})
         top = {"method": method, "lam": lam, "seed": seed, "scaler": scaler}
-        base = _with(base, device=device, **top)
+        base = _with(base, device=device, joint=refine, **top)
         base.strong = _with(base.strong, window=window)
         base.optim = _with(base.optim, epochs=epochs, lr=lr)
         base.weak = _with(base.weak, p=p, ell=ell, q=q)
         words = symmetry if isinstance(symmetry, str) else None
-        base.closed_form = _with(base.closed_form, refine=refine, symmetry=words)
+        base.closed_form = _with(
+            base.closed_form, refine=refine, ensemble=ensemble, symmetry=words
+        )
         self._symmetry = symmetry if isinstance(symmetry, Symmetry) else None
         self._own_field: nn.Module | None = None
         if isinstance(field, str):
@@ -150,7 +156,13 @@ class WPNODE(Forecaster):
         self.choice_, weak = choose_weak_form(series, asked)
         config = resolve(replace(asked, weak=weak))
         if config.method == "closed_form":
-            return self._solve(series, config, run)
+            complaint = self._solve(series, config, run)
+            if not complaint or self.config.method != "auto":
+                return self
+            self.why_ = f"the closed form was tried, but {complaint}"
+            self.states_, self.states_std_, self.members_ = None, None, ()
+            field = replace(self.config.field, kind="auto")
+            config = resolve(replace(asked, method="wp", weak=weak, field=field))
         if validation is None:
             training, validation = _hold_out(series, config)
         else:
@@ -170,6 +182,9 @@ class WPNODE(Forecaster):
         attach_forcing(field, data.forcing)
         self._set_model(field, data.scaler, data.forcing_scaler, config, series)
         self.result_ = self._train(data, run, resume, group)
+        if config.joint and self.result_.signal is None:
+            found = refine_network(field, series, data.scaler, config.weak.p)
+            self.states_, self.sigma_ = found.states, found.sigma
         return self
 
     def _solve(
@@ -177,8 +192,8 @@ class WPNODE(Forecaster):
         series: Series,
         config: TrainConfig,
         run: RunFolder | str | Path | None,
-    ) -> "WPNODE":
-        """The closed form: no epochs, no held-out part of its own."""
+    ) -> str:
+        """The closed form: no epochs, no held-out part; what speaks against it."""
         own, shape = self._own_field, tuple(series.state_shape)
 
         def make(forcing_dim: int) -> LinearField:
@@ -204,13 +219,14 @@ class WPNODE(Forecaster):
             solved.field, solved.scaler, solved.forcing_scaler, config, series
         )
         self.result_ = solved.result()
+        self.solved_, self.members_ = solved, solved.members
         if solved.refinement is not None:
-            scale = solved.scaler.scale
-            self.states_ = solved.scaler.inverse(solved.refinement.states)
-            self.states_std_ = solved.refinement.std * scale
-            self.sigma_ = solved.refinement.sigma * scale
-        self.solved_ = solved
-        return self
+            found = solved.refined_states()
+            self.states_, self.states_std_ = found.states, found.std
+            self.sigma_ = found.sigma
+            if folder is not None:
+                write_states(folder.states, found)
+        return solved.complaint
 
     def _train(
         self,
@@ -271,28 +287,6 @@ def _hold_out(series: Series, config: TrainConfig) -> tuple[Series, Series | Non
         return series.split(config.validation.fraction, min_length=config.weak.ell + 1)
     except ValueError:
         return series, None
-
-
-def choose_weak_form(
-    series: Series, config: TrainConfig
-) -> tuple[WeakFormChoice | None, WeakForm]:
-    """The weak form of a configuration, its open entries chosen by the filter.
-
-    Where steps are irregular, or no weak form is used, they stay open.
-    """
-    weak = config.weak
-    complete = all((weak.p, weak.ell, weak.q))
-    if series.dt is None or config.method == "strong" or complete:
-        return None, weak
-    choice = select_weak_form(
-        series.v,
-        series.dt,
-        p=[weak.p] if weak.p else EXPONENTS,
-        ell=[weak.ell] if weak.ell else None,
-        mask=series.mask,
-        lengths=series.lengths,
-    )
-    return choice, WeakForm(choice.p, choice.ell, weak.q or choice.q)
 
 
 def _with(settings: Any, **changes: Any) -> Any:

@@ -12,11 +12,12 @@ from ._arrays import as_float64
 from ._typing import Array
 from .climate import Climate, evaluate_climate
 from .data import Series, make_series
+from .ensemble import EnsembleForecast, forecast_members
 from .evaluation import Evaluation, evaluate_field
 from .fields import Forcing, LibraryField
 from .metrics import GoodnessOfFit, goodness_of_fit
 from .model_file import write_model
-from .scaling import RescaledField, Scaler
+from .scaling import Scaler
 from .solvers import RolloutResult, rollout
 from .training.config import TrainConfig
 from .training.prepare import attach_forcing, filtered, make_record
@@ -34,10 +35,15 @@ class Forecaster:
         scaler_, forcing_scaler_: of the state and of the inputs.
         config_: settings that were used.
         state_shape_, dt_, names_: of the data it was trained on.
+        members_: other fields that suit the data about as well, in scaled coordinates;
+            empty unless an ensemble was asked for.
+        why_: why the method is the one in ``config_.method``.
     """
 
     names_: tuple[str, ...] | None = None
     dt_: float | None = None
+    members_: Sequence[nn.Module] = ()
+    why_: str = ""
 
     def forecast(
         self,
@@ -76,6 +82,34 @@ class Forecaster:
         times = as_float64(t, "t")
         self._set_forecast_forcing(times, forcing)
         return rollout(self.physical_field_, u0, times, **options)
+
+    def forecast_ensemble(
+        self,
+        u0: Array,
+        t: Array,
+        *,
+        u0_std: Array | float = 0.0,
+        seed: int = 0,
+        **options: Any,
+    ) -> EnsembleForecast:
+        """Forecasts by every member, whose spread tells the error to be expected.
+
+        Args:
+            u0, t: as in :meth:`forecast`.
+            u0_std: errors of the start, for instance ``states_std_[-1]``.
+            seed: of the starts drawn with them.
+            **options: of :func:`~wpnode_ext.rollout`.
+        """
+        batched, start = self._states(u0)
+        if not self.members_:
+            raise RuntimeError("the model has no ensemble; fit it with `ensemble=30`.")
+        if self.forcing_scaler_ is not None:
+            raise RuntimeError("ensembles of models with inputs are not offered.")
+        fields = [self.scaler_.to_physical(member) for member in self.members_]
+        found = forecast_members(fields, start, t, u0_std=u0_std, seed=seed, **options)
+        if batched:
+            return found
+        return EnsembleForecast(found.members[:, :, 0], found.t)
 
     def score(self, v: Data, dt: float | None = None, *, t: Any = None) -> float:
         """Skill of short forecasts on held-out data: 1 is perfect, 0 is lost.
@@ -181,7 +215,7 @@ class Forecaster:
     ) -> None:
         self.field_, self.config_ = field, config
         self.scaler_, self.forcing_scaler_ = scaler, forcing_scaler
-        self.physical_field_: RescaledField = scaler.to_physical(field)
+        self.physical_field_: nn.Module = scaler.to_physical(field)
         if series is not None:
             self.state_shape_ = tuple(series.state_shape)
             self.dt_, self.names_ = series.dt, series.names

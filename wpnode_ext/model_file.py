@@ -1,5 +1,7 @@
 """One file a model: weights, scalers, settings, versions; tensors and builtins only."""
 
+from collections.abc import Sequence
+from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -24,6 +26,8 @@ class _Model(Protocol):
     state_shape_: tuple[int, ...]
     dt_: float | None
     names_: tuple[str, ...] | None
+    members_: Sequence[nn.Module]
+    why_: str
 
 
 Model = TypeVar("Model")
@@ -43,6 +47,8 @@ def write_model(model: _Model, path: str | Path) -> None:
         "state_shape": list(model.state_shape_),
         "dt": model.dt_,
         "names": None if model.names_ is None else list(model.names_),
+        "members": [checkpoint.weights_of(member) for member in model.members_],
+        "why": model.why_,
         "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
     }
     checkpoint.save(path, "model", state)
@@ -78,6 +84,12 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
             config,
         )
         model.state_shape_ = tuple(state["state_shape"])
+        # Files of the first releases have neither.
+        model.why_ = state.get("why", "")
+        model.members_ = []
+        for member in state.get("members", []):
+            model.members_.append(deepcopy(field))
+            _load_weights(model.members_[-1], member, path)
         model.dt_ = state["dt"]
         model.names_ = None if state["names"] is None else tuple(state["names"])
     except KeyError as error:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -14,17 +14,10 @@ from .evaluation import Evaluation
 from .forecaster import Forecaster
 from .html import Page
 from .metrics import GoodnessOfFit
-from .noise import estimate_noise
+from .report_data import MANY, Names, add_figure, show_data, show_refined
 from .training.log import read_metrics
-from .training.prepare import filtered
 from .training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# States with more entries are drawn as images over space and time.
-MANY = 6
-Names = tuple[str, ...] | None
+from .training.states_file import read_states
 
 
 def write_report(
@@ -57,6 +50,8 @@ def write_report(
     run.require()
     page = Page(f"Run {run.path.name}")
     names = None if model is None else model.names_
+    if model is not None and model.why_:
+        page.paragraph(f"Method: {model.config_.method} ({model.why_}).")
     if note and evaluation is None:
         page.paragraph(note, note=True)
     if evaluation is not None:
@@ -66,7 +61,9 @@ def write_report(
     if fit is not None:
         _fit(page, fit)
     if series is not None:
-        _data(page, series, clean, model, run)
+        show_data(page, series, clean, model, run)
+    if run.states.exists() and series is not None:
+        show_refined(page, read_states(run.states), series, clean, names, run)
     if run.metrics.exists():
         _training(page, run)
     _settings(page, run)
@@ -115,7 +112,7 @@ def _forecasts(
             "Forecasts and truth: the longest, the median and the shortest; the line "
             "marks the valid time."
         )
-    _figure(page, run, "forecast", figure, caption)
+    add_figure(page, run, "forecast", figure, caption)
     figure = figures.error_growth(
         result.t,
         {"model": result.rmse, "unchanged state": result.rmse_persistence},
@@ -125,7 +122,7 @@ def _forecasts(
         "Error against lead time in units of the spread, beside that of an unchanged "
         "state."
     )
-    _figure(page, run, "error", figure, caption)
+    add_figure(page, run, "error", figure, caption)
 
 
 def _climate(
@@ -144,11 +141,11 @@ def _climate(
         return
     figure = figures.attractor(path, result.u, names=names)
     caption = "States visited by the truth and by long forecasts."
-    _figure(page, run, "attractor", figure, caption)
+    add_figure(page, run, "attractor", figure, caption)
     truth, path = (x.flatten(2).flatten(0, 1) for x in (result.u, path))
     if ((truth.std(0) > 0) & (path.std(0) > 0)).all():
         figure = figures.densities(path, truth, length=length, names=names)
-        _figure(page, run, "densities", figure, "Densities of their components.")
+        add_figure(page, run, "densities", figure, "Densities of their components.")
 
 
 def _fit(page: Page, fit: GoodnessOfFit) -> None:
@@ -159,51 +156,6 @@ def _fit(page: Page, fit: GoodnessOfFit) -> None:
         "small p-values (below 0.01) say that residuals still hold structure."
     )
     page.table(fit.rows())
-
-
-def _data(
-    page: Page,
-    series: Series,
-    clean: Tensor | None,
-    model: Forecaster | None,
-    run: RunFolder,
-) -> None:
-    page.heading("The data")
-    step = "irregular times" if series.dt is None else f"{series.dt:g} apart"
-    gone = int(series.missing.sum())
-    page.table(
-        [
-            ("samples", f"{series.n_samples} in {series.n_series} series, {step}"),
-            ("state", " x ".join(str(n) for n in series.state_shape)),
-            ("missing samples", gone),
-        ]
-    )
-    if series.dt is None:
-        page.paragraph("Noise is not estimated at irregular times.", note=True)
-        return
-    found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
-    spread = series.v.double().flatten(1).std(0)
-    share = (found.sigma.flatten() / spread).mean().item()
-    page.paragraph(
-        f"Noise estimated from the data alone: {100 * share:.2g} % of their standard "
-        f"deviation on average"
-        + (
-            "."
-            if found.reliable.all()
-            else ", an upper bound: some components are not "
-            "smooth from sample to sample."
-        )
-    )
-    if model is not None:
-        stop = min(series.lengths[0], 20 * model.config_.weak.ell)
-        piece = series.cut([(0, 0, stop)])
-        smooth = filtered(piece, model.config_, None).v
-        truth = None if clean is None else clean[: len(piece.v)]
-        caption = "A stretch of the data before and after the filter of the weak form."
-        figure = figures.filtering(
-            piece.times, piece.v, smooth, truth, names=model.names_
-        )
-        _figure(page, run, "filter", figure, caption)
 
 
 def _training(page: Page, run: RunFolder) -> None:
@@ -228,7 +180,7 @@ def _training(page: Page, run: RunFolder) -> None:
             )
         )
     page.table(table)
-    _figure(
+    add_figure(
         page,
         run,
         "training",
@@ -256,12 +208,3 @@ def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
         else:
             rows.append((f"{prefix}{key}", value))
     return rows
-
-
-def _figure(
-    page: Page, run: RunFolder, name: str, figure: "Figure", caption: str
-) -> None:
-    """Into the page, and as a file of its own into ``figures/``."""
-    run.figures.mkdir(parents=True, exist_ok=True)
-    figure.savefig(run.figures / f"{name}.png", dpi=150)
-    page.figure(figure, caption)

@@ -1,25 +1,29 @@
 """``wpnode train``: settings and data in, a run folder with a model out."""
 
 import argparse
-from dataclasses import fields, is_dataclass
+import os
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..data import Series
-from ..estimator import WPNODE, choose_weak_form
+from ..estimator import WPNODE
 from ..training import config as settings
 from ..training.distributed import ProcessGroup, join
+from ..training.method import choose_method, choose_weak_form
 from ..training.run_folder import RunFolder
 from .common import add_command, print_table
 from .data import RunConfig, read_series, read_validation
 
 EPILOG = """\
 settings and their defaults (None: what the paper uses for the method; weak.* 0: chosen
-from the data as `wpnode tune` does):
+from the data as `wpnode tune` does; method auto: closed_form where it applies, and wp
+where its field does not explain the data):
 {keys}
 
 examples:
   wpnode train data.path=l63.npz name=first
+  wpnode train l63.yaml method=closed_form field.kind=library closed_form.ensemble=30
   wpnode train l63.yaml method=weak weak.ell=40 optim.epochs=500
   wpnode train l63.yaml --dry-run
   wpnode train --resume runs/first
@@ -54,20 +58,18 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     config, folder = _settings(arguments)
     series = read_series(config.data)
-    if not arguments.resume:
-        _, config.weak = choose_weak_form(series, config)
-        resolved = settings.resolve(config)
-        config.weak, config.strong, config.optim = (
-            resolved.weak,
-            resolved.strong,
-            resolved.optim,
-        )
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    method, why = choose_method(series, config, processes=processes)
+    if not arguments.resume and (method != "closed_form" or arguments.dry_run):
+        asked = replace(config, method=method)
+        _, asked.weak = choose_weak_form(series, asked)
+        config = _with(config, settings.resolve(asked))
     if arguments.dry_run:
         _show(config, series, folder)
         return 0
     group = join(config.device)
     try:
-        return _train(arguments, config, series, folder, group)
+        return _train(arguments, config, why, series, folder, group)
     finally:
         group.close()
 
@@ -92,6 +94,7 @@ def _settings(arguments: argparse.Namespace) -> tuple[RunConfig, RunFolder]:
 def _train(
     arguments: argparse.Namespace,
     config: RunConfig,
+    why: str,
     series: Series,
     folder: RunFolder,
     group: ProcessGroup,
@@ -114,18 +117,32 @@ def _train(
     if result.signal is not None:
         print(f"stopped; continue with: wpnode train --resume {folder.path}")
         return 128 + result.signal
+    solved = model.config_.method == "closed_form"
+    if solved or config.method == "auto":
+        # What the closed form chose is known now.
+        folder.write_config(_with(config, model.config_))
+    else:
+        model.why_ = why
     model.save(folder.model)
+    names = ("rounds", "field of round") if solved else ("epochs", "weights of epoch")
     print_table(
         [
             ("run", folder.path),
             ("model", folder.model),
-            ("epochs", result.epochs),
-            ("weights of epoch", result.best_epoch + 1),
+            ("method", f"{model.config_.method} ({model.why_})"),
+            (names[0], result.epochs),
+            (names[1], result.best_epoch + (0 if solved else 1)),
             ("their score", f"{result.best_score:.4g}"),
         ]
     )
     print(f"next: wpnode report {folder.path}")
     return 0
+
+
+def _with(config: RunConfig, used: settings.TrainConfig) -> RunConfig:
+    """The settings of a run with those that training used."""
+    names = (entry.name for entry in fields(settings.TrainConfig))
+    return replace(config, **{name: getattr(used, name) for name in names})
 
 
 def _show(config: RunConfig, series: Series, folder: RunFolder) -> None:

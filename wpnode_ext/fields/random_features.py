@@ -189,10 +189,23 @@ class RandomFeatureField(LinearField):
     ) -> Float[Tensor, "*batch O D"]:
         """``C_u^T + sum_i C_i^T diag(1 - h_i^2) W_i ...``, layers from the last on."""
         z = u if x is None else torch.cat([u, x], dim=-1)
+        return self._slope(self._hidden(z))
+
+    def value_and_jacobian(
+        self, u: Float[Tensor, "*batch D"]
+    ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
+        """:meth:`at` and :meth:`jacobian` without inputs, hidden layers once."""
+        hidden, head = self._hidden(u), self.coefficients
+        straight = torch.addmm(head[0], u.flatten(0, -2), head[1 : 1 + self.dim])
+        value = straight.reshape(*u.shape[:-1], -1)
+        value = value + torch.cat(hidden, -1) @ head[1 + self._inputs :]
+        return value, self._slope(hidden)
+
+    def _slope(self, hidden: list[Tensor]) -> Float[Tensor, "*batch O D"]:
         head = self.coefficients
         straight = head[1 : 1 + self.dim].T
         heads = head[1 + self._inputs :].split(self.width)
-        slopes = [1 - h.square() for h in self._hidden(z)]
+        slopes = [1 - h.square() for h in hidden]
         weights = [w for w, _ in self.layers()]
         if self.depth == 1:
             # One product of matrices for all samples: the slopes are all that varies.

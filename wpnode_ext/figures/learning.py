@@ -43,8 +43,9 @@ def filtering(
     u: Array | None = None,
     *,
     names: Sequence[str] | None = None,
+    label: str = "filtered",
 ) -> "Figure":
-    """Observations before and after the filter of the weak form.
+    """Observations before and after a filter: that of the weak form, or a smoother.
 
     Args:
         t: times, ``[N]``.
@@ -52,18 +53,19 @@ def filtering(
             components are drawn.
         u: the truth, where it is known.
         names: of the components.
+        label: of the filtered ones.
     """
     time = as_float64(t, "t")
-    curves = {"data": (v, DATA, "."), "filtered": (u_filtered, MODEL, "--")}
+    curves = {"data": (v, DATA, "."), label: (u_filtered, MODEL, "--")}
     if u is not None:
         curves["truth"] = (u, TRUTH, "-")
     rows = min(3, as_float64(v, "v").flatten(1).shape[1])
     figure = empty_figure(9, 1.6 * rows + 0.6)
     grid = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
     for row, axes in enumerate(grid):
-        for label, (values, color, style) in curves.items():
-            line = as_float64(values, label).flatten(1)[:, row]
-            axes.plot(time, line, style, color=color, lw=1, ms=2, label=label)
+        for name, (values, color, style) in curves.items():
+            line = as_float64(values, name).flatten(1)[:, row]
+            axes.plot(time, line, style, color=color, lw=1, ms=2, label=name)
         axes.set_ylabel(component_name(names, row))
     grid[0].legend(fontsize="small", ncols=3)
     grid[-1].set_xlabel("time")

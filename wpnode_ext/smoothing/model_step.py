@@ -83,11 +83,22 @@ class ModelStep:
         f = self._field(t, u.to(self._dtype).reshape(-1, *self._state))
         return f.reshape(u.shape).to(u.dtype)
 
-    def _flat_jacobian(self, u: Float[Tensor, "M D"]) -> Float[Tensor, "M D D"]:
+    def _flat_both(
+        self, t: Tensor, u: Float[Tensor, "M D"]
+    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D D"]]:
+        """The field on flat states and its Jacobian, together where it knows how."""
         assert self._jacobian is not None
         d = u.shape[1]
-        rows = self._jacobian(u.to(self._dtype).reshape(-1, *self._state))
-        return rows.reshape(-1, d, d).to(u.dtype)
+        given = u.to(self._dtype).reshape(-1, *self._state)
+        both = getattr(self._field, "value_and_jacobian", None)
+        if both is None:
+            value, rows = self._flat(t, u), self._jacobian(given)
+        else:
+            value, rows = both(given)
+        return (
+            value.reshape(u.shape).to(u.dtype),
+            rows.reshape(-1, d, d).to(u.dtype),
+        )
 
     def _chain(
         self, u: Tensor, t: Tensor, h: Tensor
@@ -98,14 +109,14 @@ class ModelStep:
         slope = torch.eye(u.shape[1], dtype=u.dtype, device=u.device)
         slope = slope.expand(len(u), -1, -1)
         for number in range(self._substeps):
-            jacobian = self._flat_jacobian(u)
-            stages = [self._flat(t, u)]
+            value, jacobian = self._flat_both(t, u)
+            stages = [value]
             slopes = [jacobian if number == 0 else jacobian @ slope]
             for c, row in zip(tableau.c, tableau.a, strict=True):
-                inner = _moved(u, h, row, stages)
-                stages.append(self._flat(t + c * h, inner))
                 inside = _moved(slope, h[..., None], row, slopes)
-                slopes.append(self._flat_jacobian(inner) @ inside)
+                value, jacobian = self._flat_both(t + c * h, _moved(u, h, row, stages))
+                stages.append(value)
+                slopes.append(jacobian @ inside)
             u = _moved(u, h, tableau.b, stages)
             slope = _moved(slope, h[..., None], tableau.b, slopes)
             t = t + h

@@ -67,12 +67,14 @@ class ClosedFormConfig:
     """Least squares for the head of a field, and what follows.
 
     `ridge` None: chosen by forecasts of held-out data. `refine`: field and states
-    improved together. `symmetry`: "shifts", "mirror" or "odd_mirror" of a ring, joined
-    by "+", or the signs of a reflection, "-,-,+".
+    improved together. `ensemble`: fields as likely as the best one, for forecasts with
+    a spread. `symmetry`: "shifts", "mirror" or "odd_mirror" of a ring, joined by "+",
+    or the signs of a reflection, "-,-,+".
     """
 
     ridge: float | None = None
     refine: bool = True
+    ensemble: int = 0
     symmetry: str = ""
 
 
@@ -80,7 +82,8 @@ class ClosedFormConfig:
 class OptimConfig:
     """Optimiser, learning rate on plateaus, early stopping on the training loss.
 
-    `batch_size` counts segments (windows for the strong method).
+    `batch_size` counts segments (windows for the strong method). Every `refit_every`
+    epochs, from the first on, the last layer is solved for; 0: never.
     """
 
     name: Literal["adam", "adamw"] = "adam"
@@ -95,6 +98,7 @@ class OptimConfig:
     plateau_threshold: float = 1e-4
     min_lr: float = 1e-6
     clip: float | None = None
+    refit_every: int = 0
 
 
 @dataclass
@@ -113,7 +117,10 @@ class ValidationConfig:
 
 @dataclass
 class TrainConfig:
-    """Everything the trainer needs besides the data."""
+    """Everything the trainer needs besides the data.
+
+    `joint`: after training by gradients, network and states are trained together.
+    """
 
     method: Method = "auto"
     lam: float = 0.5
@@ -123,6 +130,7 @@ class TrainConfig:
     optim: OptimConfig = setting(default_factory=OptimConfig)
     closed_form: ClosedFormConfig = setting(default_factory=ClosedFormConfig)
     validation: ValidationConfig = setting(default_factory=ValidationConfig)
+    joint: bool = False
     scaler: Literal["minmax", "standard", "identity"] = "minmax"
     seed: int = 0
     device: str = "cpu"

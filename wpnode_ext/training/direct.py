@@ -16,6 +16,8 @@ from ..smoothing import Refinement, local_polynomial, refine
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .loop import Row, TrainResult
+from .members import draw_members
+from .states_file import RefinedStates
 from .validation import ForecastValidation
 
 # Ridges compared by forecasts of held-out data, in units of the features' size.
@@ -24,6 +26,9 @@ RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, -2)))
 NO_NOISE = 1e-5
 # Unknowns up to which states are eliminated from the fit, not merely smoothed for it.
 PROJECTED_UNKNOWNS = 1000
+# Mean square of held-out errors in noise variances, and relative weak residual where
+# there is no noise, beyond which the field does not explain the data.
+LARGEST_ERROR, LARGEST_RESIDUAL = 2.0, 0.3
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Solved:
         fit: the first solve.
         ridge_errors: forecast error of every ridge that was tried; empty if none was.
         refinement: states and rounds, in scaled coordinates; None if not asked for.
+        members: fields as likely as this one; see :func:`.members.draw_members`.
         forcing: the scaled inputs of the series, on its times; None without.
     """
 
@@ -45,7 +51,34 @@ class Solved:
     fit: ClosedFormFit
     ridge_errors: dict[float, float]
     refinement: Refinement | None
+    members: list[LinearField]
     forcing: Forcing | None
+
+    @property
+    def complaint(self) -> str:
+        """What speaks against the field, "" if nothing does.
+
+        Values kept from the refinement tell: a field that suits the data predicts them
+        to their noise. Without noise the weak residual does.
+        """
+        rows = [] if self.refinement is None else self.refinement.history
+        if rows and not rows[-1].held_out < LARGEST_ERROR:
+            return f"held-out values were missed by {rows[-1].held_out:.3g} variances"
+        left = self.fit.relative.max().item()
+        if not rows and not left < LARGEST_RESIDUAL:
+            return f"{100 * left:.2g} % of the time derivative is not explained"
+        return ""
+
+    def refined_states(self) -> RefinedStates:
+        """What the refinement found, in the units of the data."""
+        found = self.refinement
+        assert found is not None
+        return RefinedStates(
+            self.scaler.inverse(found.states),
+            found.std * self.scaler.scale,
+            found.sigma * self.scaler.scale,
+            self.result().history,
+        )
 
     def result(self) -> TrainResult:
         """The rounds as a training run; the score is the error they ended with."""
@@ -140,8 +173,30 @@ def solve_field(
         found = refinement.field
         assert isinstance(found, LinearField)
         field = found
+    members: list[LinearField] = []
+    if config.closed_form.ensemble > 0:
+        states = None if refinement is None else refinement.states
+        believed = scaled if states is None else replace(scaled, v=states, mask=None)
+        members = draw_members(
+            field,
+            config.closed_form.ensemble,
+            likely=None if refinement is None else refinement.likely,
+            series=believed,
+            refit=lambda member, part: fit_closed_form(
+                member, part, ridge=taken, symmetry=maps, **weak
+            ),
+            ell=config.weak.ell,
+            seed=config.seed,
+        )
     return Solved(
-        field, scaler, forcing_scaler, start, errors, refinement, field.forcing
+        field,
+        scaler,
+        forcing_scaler,
+        start,
+        errors,
+        refinement,
+        members,
+        field.forcing,
     )
 
 

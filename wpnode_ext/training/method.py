@@ -1,10 +1,11 @@
-"""Which method suits the data and the settings, where none was asked for."""
+"""Which method and weak form suit the data, where none were asked for."""
 
 from torch import nn
 
 from ..data import Series
 from ..fields import LinearField
-from .config import TrainConfig
+from ..selection import EXPONENTS, WeakFormChoice, select_weak_form
+from .config import TrainConfig, WeakForm
 
 # Entries of a state up to which features of all of them together are worth drawing.
 FEW = 12
@@ -50,3 +51,25 @@ def choose_method(
             "that says how they are arranged, e.g. field='ring'",
         )
     return "closed_form", f"states of {series.state_shape[0]} entries: solved at once"
+
+
+def choose_weak_form(
+    series: Series, config: TrainConfig
+) -> tuple[WeakFormChoice | None, WeakForm]:
+    """The weak form of a configuration, its open entries chosen by the filter.
+
+    Where steps are irregular, or no weak form is used, they stay open.
+    """
+    weak = config.weak
+    complete = all((weak.p, weak.ell, weak.q))
+    if series.dt is None or config.method == "strong" or complete:
+        return None, weak
+    choice = select_weak_form(
+        series.v,
+        series.dt,
+        p=[weak.p] if weak.p else EXPONENTS,
+        ell=[weak.ell] if weak.ell else None,
+        mask=series.mask,
+        lengths=series.lengths,
+    )
+    return choice, WeakForm(choice.p, choice.ell, weak.q or choice.q)

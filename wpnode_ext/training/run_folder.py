@@ -26,6 +26,7 @@ class RunFolder:
         checkpoints, figures: folders.
         last: the checkpoint a run is resumed from.
         model: the trained model, one file.
+        states: refined states, where the run has such.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -38,6 +39,7 @@ class RunFolder:
         self.figures = self.path / "figures"
         self.last = self.checkpoints / "last.pt"
         self.model = self.path / "model.pt"
+        self.states = self.path / "states.npz"
 
     def create(self, *, overwrite: bool = False) -> "RunFolder":
         """Makes the folders; refuses a path that holds a run already."""
@@ -47,7 +49,7 @@ class RunFolder:
                 "allow it to be overwritten."
             )
         if overwrite:
-            for old in (self.metrics, self.log, self.last, self.model):
+            for old in (self.metrics, self.log, self.last, self.model, self.states):
                 old.unlink(missing_ok=True)
             (self.checkpoints / "best.pt").unlink(missing_ok=True)
         for folder in (self.checkpoints, self.figures):

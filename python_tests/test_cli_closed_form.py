@@ -1,0 +1,62 @@
+"""The closed form from the command: run folder, forecast, evaluation, report."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from training_cases import DT, oscillator_data
+from wpnode_ext.cli import main
+from wpnode_ext.estimator import load
+from wpnode_ext.training.states_file import read_states
+
+
+def test_a_run_of_the_default_method_goes_from_data_to_report(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    clean = 10 + oscillator_data(900, torch.float64).numpy()
+    rng = np.random.default_rng(0)
+    noisy = clean + 0.05 * rng.normal(size=clean.shape)
+    np.savez("data.npz", v=noisy[:700], dt=DT)
+    np.savez("test.npz", v=clean[700:], dt=DT)
+    settings = ["field.kind=library", "weak.p=4", "weak.ell=30", "weak.q=2"]
+    command = ["train", "-q", "data.path=data.npz", *settings]
+    assert main([*command, "closed_form.ensemble=5", "name=one"]) == 0
+    text = capsys.readouterr().out
+    assert "closed_form (the field 'library' is linear" in text
+    written = (tmp_path / "runs/one/config.yaml").read_text()
+    assert "method: closed_form" in written and "ensemble: 5" in written
+    stored = read_states(tmp_path / "runs/one/states.npz")
+    error = (stored.states.numpy() - clean[:700]).std()
+    assert error < 0.02 and stored.sigma.numpy() == pytest.approx(0.05, rel=0.15)
+    model = load("runs/one/model.pt")
+    assert len(model.members_) == 5 and "is linear in" in model.why_
+
+    assert main(["forecast", "runs/one", "--state", "11,10", "--steps", "5"]) == 0
+    evaluate = ["evaluate", "runs/one", "test.npz", "--no-climate", "--json"]
+    capsys.readouterr()
+    assert main(evaluate) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["forecasts"]["vpt"] > 0.9 * numbers["forecasts"]["horizon"]
+    assert main(["report", "runs/one", "--reference", "test.npz", "--no-climate"]) == 0
+    page = (tmp_path / "runs/one/report.html").read_text()
+    assert "States refined with the field" in page
+    assert "Method: closed_form" in page and "rounds of smoothing" in page
+    assert (tmp_path / "runs/one/figures/states.png").exists()
+    # A run that is resumed is solved again, to the same bits.
+    assert main(["train", "-q", "--resume", "runs/one"]) == 0
+    again = load("runs/one/model.pt")
+    assert torch.equal(again.field_.coefficients, model.field_.coefficients)
+
+
+def test_a_dry_run_tells_the_method_that_would_be_taken(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", v=oscillator_data(400, torch.float64).numpy(), dt=DT)
+    assert main(["train", "--dry-run", "data.path=data.npz"]) == 0
+    text = capsys.readouterr().out
+    assert "closed_form" in text and "features" in text

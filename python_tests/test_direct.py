@@ -1,0 +1,180 @@
+"""The closed form behind the estimator: choice, refined states, ensemble, fallback."""
+
+import pytest
+import torch
+
+from problems import lorenz63
+from training_cases import DT, oscillator_data
+from wpnode_ext.data import make_series
+from wpnode_ext.ensemble import EnsembleForecast
+from wpnode_ext.estimator import WPNODE, load
+from wpnode_ext.export import export_field
+from wpnode_ext.fields import MLPField
+from wpnode_ext.training import TrainConfig
+from wpnode_ext.training.config import FieldConfig, OptimConfig, WeakForm
+from wpnode_ext.training.method import choose_method
+from wpnode_ext.training.run_folder import RunFolder
+from wpnode_ext.training.states_file import read_states
+
+NOISE = 0.05
+
+
+def config(**more) -> TrainConfig:
+    field = more.pop("field", FieldConfig(kind="library", degree=1))
+    return TrainConfig(weak=WeakForm(p=4, ell=30, q=2), field=field, **more)
+
+
+def noisy(n: int = 1500, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """A slowly damped oscillator in units of its own, and the same with noise."""
+    clean = 10.0 + 2.0 * oscillator_data(n, torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    return clean, clean + 2.0 * NOISE * noise
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory) -> WPNODE:
+    folder = tmp_path_factory.mktemp("run")
+    model = WPNODE(config=config(), ensemble=20).fit(noisy()[1], DT, run=folder)
+    model.folder = RunFolder(folder)  # type: ignore[attr-defined]
+    return model
+
+
+def test_the_default_method_is_the_closed_form_and_says_why(fitted) -> None:
+    assert WPNODE().config.method == "auto"
+    assert fitted.config_.method == "closed_form"
+    assert "linear in its coefficients" in fitted.why_
+
+
+def test_refined_states_have_true_error_bars_in_the_units_of_the_data(fitted) -> None:
+    clean, v = noisy()
+    assert (fitted.sigma_ / (2 * NOISE) - 1).abs().max() < 0.1
+    error = fitted.states_ - clean
+    assert error.square().mean().sqrt() < 0.2 * 2 * NOISE
+    assert 0.6 < (error / fitted.states_std_).square().mean().sqrt() < 1.6
+    stored = read_states(fitted.folder.states)
+    torch.testing.assert_close(stored.states, fitted.states_)
+    assert len(stored.rounds) == fitted.result_.epochs
+    text = fitted.folder.log.read_text()
+    assert "method closed_form: the field" in text and "round 1" in text
+
+
+def test_states_are_not_refined_unless_asked_for() -> None:
+    plain = WPNODE(config=config(), refine=False).fit(noisy()[1], DT)
+    assert plain.states_ is None and plain.result_.epochs == 0
+    assert plain.score(noisy()[0], DT) > 0.8
+
+
+def test_models_are_saved_with_their_ensemble_and_exported(fitted, tmp_path) -> None:
+    fitted.save(tmp_path / "model.pt")
+    again = load(tmp_path / "model.pt")
+    t, u0 = DT * torch.arange(30), noisy()[0][5]
+    assert torch.equal(again.forecast(u0, t), fitted.forecast(u0, t))
+    members = again.forecast_ensemble(u0, t).members
+    assert torch.equal(members, fitted.forecast_ensemble(u0, t).members)
+    assert again.why_ == fitted.why_
+    program = export_field(fitted, tmp_path / "field.pt2").module()
+    f = program(torch.zeros(()).double(), u0[None].double())
+    torch.testing.assert_close(f, fitted.physical_field_(0.0, u0[None]))
+
+
+def test_features_and_a_symmetry_are_taken_from_words() -> None:
+    clean = lorenz63(900, 0.02)
+    model = WPNODE(
+        field="features", symmetry="-,-,+", refine=False, p=8, ell=20, q=2
+    ).fit(clean, 0.02)
+    u = clean[::50]
+    signs = torch.tensor([-1.0, -1.0, 1.0], dtype=torch.float64)
+    f = model.physical_field_
+    torch.testing.assert_close(f(0.0, signs * u), signs * f(0.0, u))
+    with pytest.raises(ValueError, match="`symmetry` must be words"):
+        WPNODE(symmetry="spiral", p=8, ell=20, q=2).fit(clean, 0.02)
+
+
+def test_a_field_that_misses_the_data_gives_way_to_the_network() -> None:
+    u = lorenz63(900, 0.02)
+    asked = WPNODE(config=config(), method="closed_form").fit(u, 0.02)
+    assert asked.config_.method == "closed_form"
+    assert "were missed by" in asked.solved_.complaint
+    settings = config(optim=OptimConfig(patience=1))
+    settings.field.hidden = [8]
+    fallen = WPNODE(config=settings).fit(u, 0.02)
+    assert fallen.config_.method == "wp" and fallen.states_ is None
+    assert isinstance(fallen.field_, MLPField)
+    assert fallen.why_.startswith("the closed form was tried, but")
+
+
+@pytest.mark.parametrize(
+    ("change", "method", "why"),
+    [
+        ({"method": "weak"}, "weak", "as asked"),
+        ({"field": FieldConfig(kind="mlp")}, "wp", "trained by gradients"),
+        ({"field": FieldConfig(kind="features")}, "closed_form", "is linear in"),
+        ({"field": FieldConfig()}, "closed_form", "states of 2 entries"),
+    ],
+)
+def test_the_choice_of_method_has_a_reason(change, method: str, why: str) -> None:
+    series = make_series(noisy(100)[1], dt=DT)
+    found, reason = choose_method(series, config(**change))
+    assert found == method and why in reason
+    assert choose_method(series, config(), processes=2)[0] == "wp"
+    wide = make_series(torch.randn(100, 30), dt=DT)
+    assert choose_method(wide, TrainConfig())[0] == "wp"
+    own = torch.nn.Linear(2, 2)
+    assert choose_method(series, TrainConfig(), own)[0] == "wp"
+
+
+def test_intervals_of_ensembles_hold_what_they_promise() -> None:
+    # Records of the same oscillator: forecasts from their last refined states.
+    t = DT * torch.arange(60, dtype=torch.float64)
+    truth = 10.0 + 2.0 * oscillator_data(300 + 60, torch.float64)[299:359]
+    settings = config()
+    settings.closed_form.ridge = 0.0
+    inside, seen = [], []
+    for draw in range(6):
+        v = noisy(300, seed=10 + draw)[1]
+        model = WPNODE(config=settings, ensemble=40).fit(v, DT)
+        assert model.states_ is not None and model.states_std_ is not None
+        ahead = model.forecast_ensemble(
+            model.states_[-1],
+            t,
+            u0_std=model.states_std_[-1],
+            seed=draw,
+            method="rk4_classic",
+        )
+        low, high = ahead.interval(0.8)
+        inside.append(((low <= truth) & (truth <= high)).double().mean())
+        generator = torch.Generator().manual_seed(100 + draw)
+        held_out = truth + 2.0 * NOISE * torch.randn(60, 2, generator=generator)
+        low, high = ahead.interval(0.8, sigma=model.sigma_)
+        seen.append(((low <= held_out) & (held_out <= high)).double().mean())
+    # Errors within a record move together: six records tell a share to about 0.16.
+    assert 0.45 <= torch.stack(inside).mean()
+    assert 0.7 <= torch.stack(seen).mean() <= 0.92
+
+
+def test_blocks_are_resampled_where_nothing_else_tells_the_spread() -> None:
+    settings = config()
+    settings.closed_form.refine = False
+    model = WPNODE(config=settings, ensemble=12).fit(noisy()[1], DT)
+    heads = torch.stack([member.coefficients for member in model.members_])
+    spread = heads.std(0)
+    assert (spread > 0).all()
+    found = model.field_.coefficients
+    assert ((heads.mean(0) - found).abs() < 3 * spread).all()
+
+
+def test_statistics_of_an_ensemble_leave_out_what_diverged() -> None:
+    members = torch.arange(5.0).double()[:, None, None].expand(5, 3, 1).clone()
+    members[4, 2] = float("nan")
+    found = EnsembleForecast(members, torch.arange(3).double())
+    assert found.mean[:, 0].tolist() == [2.0, 2.0, 1.5]
+    assert found.std[0, 0].item() == pytest.approx(2.5**0.5)
+    low, high = found.interval(0.5)
+    assert (low[0, 0], high[0, 0]) == (1.0, 3.0)
+    with pytest.raises(ValueError, match="`level` must lie between 0 and 1"):
+        found.interval(1.5)
+    with pytest.raises(RuntimeError, match="fit it with `ensemble=30`"):
+        WPNODE(config=config(), refine=False).fit(noisy()[1], DT).forecast_ensemble(
+            noisy()[0][0], DT * torch.arange(3)
+        )

@@ -1,0 +1,89 @@
+"""Forecasts by several fields: their mean, their spread, their quantiles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ._arrays import as_float64
+from ._typing import Array, Field
+from .solvers import rollout
+
+
+@dataclass(frozen=True)
+class EnsembleForecast:
+    """States of every member at the times asked for.
+
+    Attributes:
+        members: ``[M, T, *state]`` or ``[M, T, B, *state]``; NaN once one diverged.
+        t: times, ``[T]``.
+    """
+
+    members: Float[Tensor, "M T ..."]
+    t: Float[Tensor, " T"]
+
+    @property
+    def mean(self) -> Float[Tensor, "T ..."]:
+        """Over the members that have not diverged."""
+        return self.members.nanmean(0)
+
+    @property
+    def std(self) -> Float[Tensor, "T ..."]:
+        """Spread of the members: the error to be expected, where it is small."""
+        seen = (~self.members.isnan()).sum(0)
+        square = (self.members - self.mean).square().nansum(0)
+        return (square / (seen - 1).clamp(min=1)).sqrt()
+
+    def interval(
+        self, level: float = 0.9, *, sigma: Array | float = 0.0, seed: int = 0
+    ) -> tuple[Float[Tensor, "T ..."], Float[Tensor, "T ..."]]:
+        """Ends of the central interval that holds `level` of the members.
+
+        Args:
+            level: between 0 and 1.
+            sigma: noise of observations to be covered, a number or ``[*state]``; 0
+                for the states themselves.
+            seed: of the noise added.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"`level` must lie between 0 and 1; got {level}.")
+        values = self.members
+        noise = torch.as_tensor(sigma, dtype=torch.float64)
+        if (noise != 0).any():
+            generator = torch.Generator().manual_seed(seed)
+            z = torch.randn(values.shape, generator=generator, dtype=values.dtype)
+            values = values + noise * z
+        ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)
+        low, high = values.nanquantile(ends, dim=0)
+        return low, high
+
+
+def forecast_members(
+    fields: Sequence[Field],
+    u0: Float[Tensor, "B ..."],
+    t: Array,
+    *,
+    u0_std: Array | float = 0.0,
+    seed: int = 0,
+    **options,
+) -> EnsembleForecast:
+    """Solves every field from the same states, or from states as likely.
+
+    Args:
+        fields: the members, in the units of `u0`.
+        u0: states at time ``t[0]``, ``[B, *state]``.
+        t: times, ``[T]``.
+        u0_std: standard deviations of their errors, for instance error bars of refined
+            states; each member starts from a draw of its own.
+        seed: of these draws.
+        **options: of :func:`~wpnode_ext.rollout`.
+    """
+    times, spread = as_float64(t, "t"), torch.as_tensor(u0_std, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    paths = []
+    for field in fields:
+        z = torch.randn(u0.shape, generator=generator, dtype=torch.float64)
+        paths.append(rollout(field, u0 + (spread * z).to(u0), times, **options).u)
+    return EnsembleForecast(torch.stack(paths), times)

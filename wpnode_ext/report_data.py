@@ -1,0 +1,124 @@
+"""The part of a report about the data: noise, filter, refined states."""
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from . import figures
+from .data import Series
+from .forecaster import Forecaster
+from .html import Page
+from .noise import estimate_noise
+from .training.prepare import filtered
+from .training.run_folder import RunFolder
+from .training.states_file import RefinedStates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# States with more entries are drawn as images over space and time.
+MANY = 6
+# Samples of the stretch that shows raw and refined series.
+STRETCH = 600
+Names = tuple[str, ...] | None
+
+
+def show_data(
+    page: Page,
+    series: Series,
+    clean: Tensor | None,
+    model: Forecaster | None,
+    run: RunFolder,
+) -> None:
+    """Size, gaps and noise of the observations, and what the filter makes of them."""
+    page.heading("The data")
+    step = "irregular times" if series.dt is None else f"{series.dt:g} apart"
+    gone = int(series.missing.sum())
+    page.table(
+        [
+            ("samples", f"{series.n_samples} in {series.n_series} series, {step}"),
+            ("state", " x ".join(str(n) for n in series.state_shape)),
+            ("missing samples", gone),
+        ]
+    )
+    if series.dt is None:
+        page.paragraph("Noise is not estimated at irregular times.", note=True)
+        return
+    found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
+    spread = series.v.double().flatten(1).std(0)
+    share = (found.sigma.flatten() / spread).mean().item()
+    page.paragraph(
+        f"Noise estimated from the data alone: {100 * share:.2g} % of their standard "
+        f"deviation on average"
+        + (
+            "."
+            if found.reliable.all()
+            else ", an upper bound: some components are not "
+            "smooth from sample to sample."
+        )
+    )
+    if model is not None:
+        stop = min(series.lengths[0], 20 * model.config_.weak.ell)
+        piece = series.cut([(0, 0, stop)])
+        smooth = filtered(piece, model.config_, None).v
+        truth = None if clean is None else clean[: len(piece.v)]
+        caption = "A stretch of the data before and after the filter of the weak form."
+        figure = figures.filtering(
+            piece.times, piece.v, smooth, truth, names=model.names_
+        )
+        add_figure(page, run, "filter", figure, caption)
+
+
+def show_refined(
+    page: Page,
+    found: RefinedStates,
+    series: Series,
+    clean: Tensor | None,
+    names: Names,
+    run: RunFolder,
+) -> None:
+    """Noise and error bars, and the raw beside the refined series."""
+    page.heading("States refined with the field")
+    if found.states.shape != series.v.shape:
+        page.paragraph("The data are not those the states belong to.", note=True)
+        return
+    noise, bars = found.sigma.flatten(), found.std.flatten(1).square().mean(0).sqrt()
+    known = _component_names(names, len(noise))
+    page.table(
+        [
+            (name, f"{s:.4g}", f"{b:.3g}", f"{100 * b / s:.2g} %" if s > 0 else "")
+            for name, s, b in zip(known, noise.tolist(), bars.tolist(), strict=True)
+        ][: 2 * MANY],
+        header=("component", "noise", "error of refined states", "of the noise"),
+    )
+    if found.rounds:
+        last = found.rounds[-1]
+        page.paragraph(
+            f"{len(found.rounds)} rounds of smoothing and fitting. Observations kept "
+            f"from them were missed by {last['loss']:.3f} noise variances in the end; "
+            "1 is the noise itself."
+        )
+    stop = min(series.lengths[0], STRETCH)
+    figure = figures.filtering(
+        series.times[:stop],
+        series.v[:stop],
+        found.states[:stop],
+        None if clean is None else clean[:stop],
+        names=names,
+        label="refined",
+    )
+    caption = "A stretch of the data, raw and refined."
+    add_figure(page, run, "states", figure, caption)
+
+
+def add_figure(
+    page: Page, run: RunFolder, name: str, figure: "Figure", caption: str
+) -> None:
+    """Into the page, and as a file of its own into ``figures/``."""
+    run.figures.mkdir(parents=True, exist_ok=True)
+    figure.savefig(run.figures / f"{name}.png", dpi=150)
+    page.figure(figure, caption)
+
+
+def _component_names(names: Names, count: int) -> list[str]:
+    return [f"u{i}" for i in range(count)] if names is None else list(names)
