@@ -88,9 +88,12 @@ def _summary(values: list[float]) -> Timing:
     return Timing(median, low, high, len(values))
 
 
-def peak_extra_bytes(call: Callable[[], object], device: torch.device) -> int:
+def peak_extra_bytes(
+    call: Callable[[], object], device: torch.device, *, warm_up: bool = True
+) -> int:
     """Memory at the highest point of a call beyond what was there before it."""
-    call()
+    if warm_up:
+        call()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
