@@ -10,7 +10,10 @@ from problems import lorenz63
 from wpnode_ext import WeakPlan
 from wpnode_ext.closed_form import refit_head
 from wpnode_ext.data import make_series
+from wpnode_ext.estimator import WPNODE
 from wpnode_ext.fields import MLPField
+from wpnode_ext.training import TrainConfig
+from wpnode_ext.training.config import FieldConfig, OptimConfig, WeakForm
 
 WEAK: dict[str, Any] = {"p": 4, "ell": 20, "q": 3}
 
@@ -60,3 +63,19 @@ def test_a_module_that_goes_on_after_its_last_layer_is_refused() -> None:
         refit_head(Doubled(), series, **WEAK)
     with pytest.raises(ValueError, match="has none"):
         refit_head(nn.Identity(), series, **WEAK)
+
+
+def test_training_may_solve_for_the_last_layer_now_and_then() -> None:
+    v = noisy_lorenz(600) / 10
+    losses = {}
+    for every in (0, 1):
+        config = TrainConfig(
+            method="weak",
+            weak=WeakForm(**WEAK),
+            field=FieldConfig(kind="mlp", hidden=[32]),
+            optim=OptimConfig(lr=1e-5, epochs=2, refit_every=every),
+        )
+        result = WPNODE(config=config).fit(v, 0.02).result_
+        losses[every] = result.history[0]["loss"]
+    # With a rate this small the weights stay where they began, but for the refit.
+    assert losses[1] < 0.05 * losses[0]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from ..closed_form import refit_head
 from ..record import Record
 from . import checkpoint
 from .batches import Batch, Batches
@@ -95,7 +96,7 @@ class Trainer:
         if not parameters:
             raise ValueError("`field` must have parameters to train; it has none.")
         self.field = field.to(self.group.device)
-        record = record.to(self.group.device, parameters[0].dtype)
+        self._record = record = record.to(self.group.device, parameters[0].dtype)
         if self.config.compile:
             field.compile()
         self._batches = Batches(
@@ -164,6 +165,10 @@ class Trainer:
     def _run_epoch(self, stop: StopRequest) -> Row | None:
         """One epoch, or what is left of it; None if asked to stop before its end."""
         began = time.perf_counter()
+        every, weak_form = self.config.optim.refit_every, self.config.weak
+        if every and self._at["step"] == 0 and self._at["epoch"] % every == 0:
+            p, ell, q = weak_form.p, weak_form.ell, weak_form.q
+            refit_head(self.field, self._record, p=p, ell=ell, q=q)
         batches = self._batches.epoch(self._at["epoch"])
         for batch in batches[self._at["step"] :]:
             stopped = self._step(batch.to(self.group.device), bool(stop))
