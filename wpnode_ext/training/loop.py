@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from .config import TrainConfig, resolve, to_dict
 from .distributed import ProcessGroup
 from .objective import Objective
 from .signals import StopRequest, stop_requests
+from .task import Task
 
 Row = dict[str, float]
 Validation = Callable[[nn.Module], dict[str, float]]
@@ -76,6 +78,7 @@ class Trainer:
         folder: where checkpoints are written; nowhere by default.
         group: processes that train together.
         extra: builtin types and tensors to keep in every checkpoint (the scaler, ...).
+        task: batches and objective of another method, in place of those of `config`.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Trainer:
         folder: str | Path | None = None,
         group: ProcessGroup | None = None,
         extra: dict[str, Any] | None = None,
+        task: Task | None = None,
     ) -> None:
         self.config = resolve(config)
         self.group = group or ProcessGroup(device=torch.device(config.device))
@@ -99,10 +103,11 @@ class Trainer:
         self._record = record = record.to(self.group.device, parameters[0].dtype)
         if self.config.compile:
             field.compile()
-        self._batches = Batches(
-            record, self.config, rank=self.group.rank, world=self.group.world
+        task = task or Task(
+            Batches(record, self.config, rank=self.group.rank, world=self.group.world),
+            Objective(field, record, self.config),
         )
-        self._objective = Objective(field, record, self.config)
+        self._batches, self._objective = task.batches, task.objective
         self._model = self.group.wrap(self._objective)
         self._validate, self._reporter = validate, reporter
         self._folder = None if folder is None else Path(folder)
@@ -110,15 +115,18 @@ class Trainer:
         optim = self.config.optim
         kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         self._optimizer = kinds[optim.name](
-            parameters, lr=optim.lr, weight_decay=optim.weight_decay
+            [{"params": parameters}, *task.groups],
+            lr=optim.lr,
+            weight_decay=optim.weight_decay,
         )
-        self._scheduler = ReduceLROnPlateau(
-            self._optimizer,
+        on_plateaus = partial(
+            ReduceLROnPlateau,
             factor=optim.plateau_factor,
             patience=optim.plateau_patience or 1,
             threshold=optim.plateau_threshold,
             min_lr=optim.min_lr,
         )
+        self._scheduler = (task.schedule or on_plateaus)(self._optimizer)
         device = self.group.device.type
         half = self.config.amp and device == "cuda"
         self._amp = torch.amp.GradScaler(device, enabled=half)
