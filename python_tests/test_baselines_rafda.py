@@ -1,0 +1,158 @@
+"""The ensemble filter against Kalman's, and maps learned with it."""
+
+import pytest
+import torch
+
+from wpnode_ext.baselines import RAFDA, load
+from wpnode_ext.baselines.ensemble import (
+    analysis,
+    centred_noise,
+    forecast,
+    ring_taper,
+)
+from wpnode_ext.data import add_noise
+from wpnode_ext.systems import Lorenz63, Lorenz96
+
+DT = 0.01
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class TestAnalysis:
+    def test_large_ensembles_give_the_kalman_filter(self) -> None:
+        # Scalar u = P phi with phi = 1: state and parameter are jointly Gaussian.
+        members, eta, v = 50_000, 0.25, 1.75
+        draw = generator()
+        p = 1.0 + 0.5 * torch.randn(members, generator=draw).double()
+        u = p + 0.3 * torch.randn(members, generator=draw).double()
+        joint = torch.stack([p, u])
+        mean, c = joint.mean(1), torch.cov(joint, correction=0)
+        gain = c[:, 1] / (c[1, 1] + eta)
+        wanted = mean + gain * (v - mean[1])
+        spread = c - gain[:, None] * c[1]
+        maps, states = p.clone()[None, :, None], u.clone()[:, None]
+        noise = centred_noise(members, torch.tensor([eta]).double(), draw)
+        analysis(
+            maps,
+            states,
+            torch.tensor([v]).double(),
+            torch.tensor([eta]).double(),
+            noise,
+        )
+        found = torch.stack([maps.flatten(), states.flatten()])
+        torch.testing.assert_close(found.mean(1), wanted, rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            torch.cov(found, correction=0), spread, rtol=0, atol=1e-2
+        )
+
+    def test_observations_without_information_change_nothing(self) -> None:
+        draw = generator()
+        p = torch.randn(2, 50, 7, generator=draw).double()
+        u = torch.randn(50, 2, generator=draw).double()
+        before = p.clone(), u.clone()
+        eta = torch.full((2,), 1e12).double()
+        noise = torch.zeros(50, 2).double()
+        analysis(p, u, torch.zeros(2).double(), eta, noise)
+        torch.testing.assert_close((p, u), before, rtol=0, atol=1e-9)
+
+    def test_draws_the_mean_towards_the_observation(self) -> None:
+        draw = generator()
+        p = torch.randn(3, 80, 5, generator=draw).double()
+        phi = torch.rand(80, 1, 5, generator=draw).double()
+        u = forecast(p, phi)
+        v, eta = torch.tensor([3.0, -2.0, 1.0]).double(), torch.full((3,), 0.1).double()
+        before = (u.mean(0) - v).norm()
+        analysis(p, u, v, eta, centred_noise(80, eta, draw))
+        assert (u.mean(0) - v).norm() < 0.5 * before
+        assert (forecast(p, phi).mean(0) - v).norm() < 0.8 * before
+
+    def test_rows_learn_from_their_own_component_alone(self) -> None:
+        draw = generator()
+        p = torch.randn(2, 60, 4, generator=draw).double()
+        u = torch.randn(60, 2, generator=draw).double()
+        eta = torch.tensor([0.1, 1e12]).double()
+        before = p.clone()
+        analysis(p, u, torch.zeros(2).double(), eta, torch.zeros(60, 2).double())
+        assert not torch.allclose(p[0], before[0])
+        torch.testing.assert_close(p[1], before[1], rtol=0, atol=1e-9)
+
+    def test_shared_rows_solve_for_all_groups_at_once(self) -> None:
+        # Two groups that observe the same combination: as one of half the noise.
+        draw = generator()
+        p = torch.randn(1, 400, 3, generator=draw).double()
+        once = p.clone()
+        phi = torch.rand(400, 1, 3, generator=draw).double()
+        u = forecast(p, phi)
+        two = u.expand(-1, 2).clone()
+        v, eta = torch.ones(2).double(), torch.full((2,), 0.4).double()
+        still = torch.zeros(400, 2).double()
+        analysis(p, two, v, eta, still)
+        analysis(once, u.clone(), v[:1], eta[:1] / 2, still[:, :1])
+        torch.testing.assert_close(p, once)
+
+    def test_forecasts_are_products_with_each_members_map(self) -> None:
+        draw = generator()
+        p = torch.randn(2, 5, 4, generator=draw).double()
+        phi = torch.randn(5, 3, 4, generator=draw).double()
+        u = forecast(p, phi).unflatten(1, (3, 2))
+        assert u[4, 2, 1].item() == pytest.approx((p[1, 4] @ phi[4, 2]).item())
+
+    def test_taper_fades_around_the_ring(self) -> None:
+        taper = ring_taper(20, 6.0)
+        assert torch.equal(taper.diagonal(), torch.ones(20).double())
+        assert taper[0, 6] == taper[0, 10] == 0
+        assert taper[0, 18] == pytest.approx(taper[0, 2].item())
+        assert torch.linalg.eigvalsh(taper).min() > -1e-12
+
+
+class TestLorenz63:
+    def test_filter_improves_on_the_data(self) -> None:
+        u = Lorenz63().simulate(900, DT, seed=1)
+        v, sigma = add_noise(u, 0.05, mode="global_rms", seed=2)
+        model = RAFDA(width=150, members=100).fit(v, DT)
+        rest = (model.states_ - u)[500:].square().mean().sqrt()
+        assert rest < 0.7 * sigma.mean()
+        assert model.cost_.evaluations >= 100 * 900
+
+    @pytest.mark.slow
+    def test_beats_the_regression_it_starts_from(self) -> None:
+        u = Lorenz63().simulate(9000, DT, seed=1)
+        v, sigma = add_noise(u[:4000], 0.05, mode="global_rms", seed=2)
+        options = {"lyapunov_exponent": 0.91, "horizon": 10.0}
+        model = RAFDA(sigma=sigma.mean().item()).fit(v, DT)
+        found = model.evaluate(u[4000:], DT, **options).vpt.mean
+        ridge = RAFDA(sigma=1e9).fit(v, DT)
+        start = ridge.evaluate(u[4000:], DT, **options).vpt.mean
+        assert found > 1.8
+        assert found > 3 * start
+
+    def test_same_seed_same_bits_and_a_file(self, tmp_path) -> None:
+        u = Lorenz63().simulate(200, DT, seed=1)
+        first = RAFDA(width=20, members=15, seed=3).fit(u, DT)
+        second = RAFDA(width=20, members=15, seed=3).fit(u, DT)
+        t = DT * torch.arange(5)
+        assert torch.equal(first.forecast(u[0], t), second.forecast(u[0], t))
+        first.save(tmp_path / "model.pt")
+        again = load(tmp_path / "model.pt")
+        assert torch.equal(first.forecast(u[0], t), again.forecast(u[0], t))
+
+    def test_missing_samples_are_bridged(self) -> None:
+        u = Lorenz63().simulate(300, DT, seed=1)
+        v = u.clone()
+        v[100:105] = float("nan")
+        model = RAFDA(width=30, members=30, sigma=0.1).fit([v, u[:50]], DT)
+        assert model.states_.isfinite().all()
+
+
+class TestRing:
+    def test_shared_map_runs_on_lorenz96(self) -> None:
+        u = Lorenz96(d=12).simulate(400, DT, seed=1)
+        v, sigma = add_noise(u, 0.05, mode="global_rms", seed=2)
+        model = RAFDA(width=150, members=150, group=2, reach=2).fit(v, DT)
+        rest = (model.states_ - u)[150:].square().mean().sqrt()
+        assert rest < sigma.mean()
+        ahead = model.forecast(u[0], DT * torch.arange(3))
+        turned = model.forecast(u[0].roll(2), DT * torch.arange(3))
+        torch.testing.assert_close(turned, ahead.roll(2, -1), rtol=1e-9, atol=1e-9)

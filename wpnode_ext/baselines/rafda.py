@@ -1,0 +1,148 @@
+"""Random feature maps learned by an ensemble Kalman filter (Gottwald and Reich, 2021).
+
+States and outer weights are estimated together, sample after sample, so that the noise
+of the inputs does not flatten the map as it does in a regression.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..data import Series
+from ..noise import estimate_noise
+from ..runs import gap_free_runs
+from .base import Learned, ScalerKind, progress
+from .deepskip import RFM
+from .ensemble import analysis, centred_noise, forecast, ring_taper
+from .random_map import RandomFeatureMap
+
+# Least noise the filter is told of, as a share of the root mean square of the data: the
+# ensemble collapses without any.
+_LEAST_NOISE = 1e-3
+# Forecasts of the first steps may run away; states are held within this many ranges.
+_ROOM = 5.0
+
+
+@dataclass(kw_only=True, eq=False)
+class RAFDA(RFM):
+    """``u_{n+1} = P tanh(W u_n + b)``; P and the states from an ensemble Kalman filter.
+
+    Args:
+        width: features D_r.
+        ridge: of the regression that the filter starts from.
+        members: size M of the ensemble.
+        inner: entries of W are uniform within ``+- inner / (range of a component)``.
+        bias: entries of b are uniform within ``+- bias``.
+        spread: standard deviation of the first maps around that of the regression, in
+            units of the root mean square of its entries; by default 10, and 1 for
+            local maps.
+        sigma: standard deviation of the noise in the units of the data; by default
+            estimated from the data for each component.
+        inflation: factor of the deviations of forecasts from their mean before each
+            analysis, which stands for the errors of the map; by default 1, as in the
+            paper, and 1.3 for local maps, whose ensembles collapse without.
+        average: share of the record, at its end, over which the map is averaged; 0
+            takes the last one.
+        group, reach: local map, shared by a ring of groups; innovations of all groups
+            correct the same rows. Covariances of states fade out over
+            ``2 (2 reach + 1) group`` sites.
+
+    The other arguments are those of :class:`RFM`.
+
+    Attributes:
+        states_: filtered states at the samples, in the units of the data, ``[N, D]``.
+    """
+
+    name: ClassVar[str] = "rafda"
+
+    scaler: ScalerKind = "identity"
+    ridge: float | None = 1e-3
+    members: int = 300
+    inner: float = 0.25
+    bias: float = 4.0
+    spread: float | None = None
+    sigma: float | None = None
+    inflation: float | None = None
+    average: float = 0.0
+
+    def _learn(self, series: Series, validation: Series | None) -> Learned:
+        start, recipe = super()._learn(series, validation)
+        assert isinstance(start, RandomFeatureMap)
+        self.states_ = self._assimilate(start, series)
+        return start, recipe
+
+    def _draw(
+        self, module: RandomFeatureMap, v: Tensor, generator: torch.Generator
+    ) -> None:
+        width = v.amax(0) - v.amin(0)
+        if self.group is not None:
+            width = (v.amax() - v.amin()).expand_as(width)
+        size = width[: module.groups.seen].clamp(min=1e-300)
+        w = 2 * torch.rand(module.w[0].shape, generator=generator).double() - 1
+        b = 2 * torch.rand(module.b[0].shape, generator=generator).double() - 1
+        module.w[0], module.b[0] = self.inner * w / size, self.bias * b
+
+    @torch.no_grad()
+    def _assimilate(
+        self, module: RandomFeatureMap, series: Series
+    ) -> Float[Tensor, "N D"]:
+        """Runs the filter over the record; the map of `module` becomes its mean."""
+        generator = torch.Generator().manual_seed(self.seed + 1)
+        kind = torch.float32
+        v, eta = series.v.to(kind), self._noise(series).to(kind)
+        start = module.c[0].T.to(kind)
+        middle = (v.amax(0) + v.amin(0)) / 2
+        room = _ROOM * (v.amax(0) - v.amin(0))
+        taper = None
+        if self.group is not None:
+            radius = 2 * (2 * self.reach + 1) * self.group
+            taper = ring_taper(v.shape[1], radius).to(kind)
+        p = torch.randn(len(start), self.members, self.width, generator=generator)
+        spread = self.spread or (10.0 if self.group is None else 1.0)
+        p = start[:, None] + spread * start.square().mean().sqrt() * p
+        w, b = module.w[0].to(kind), module.b[0].to(kind)
+        states, total, count = v.clone(), torch.zeros_like(start), 0
+        gone, first = series.missing, self._first_samples(series)
+        inflation = self.inflation or (1.0 if self.group is None else 1.3)
+        averaged = int((1 - self.average) * len(v)) if self.average else len(v)
+        u = v[:1] + centred_noise(self.members, eta, generator)
+        for n in progress(range(len(v)), len(v), self.verbose):
+            if n in first:
+                u = v[n] + centred_noise(self.members, eta, generator)
+                continue
+            seen = module.groups.inputs(u)
+            u = forecast(p, torch.tanh(torch.nn.functional.linear(seen, w, b)))
+            u = torch.clamp(u, middle - room, middle + room)
+            if inflation != 1.0:
+                u = u.mean(0) + inflation * (u - u.mean(0))
+            if not gone[n]:
+                noise = centred_noise(self.members, eta, generator)
+                analysis(p, u, v[n], eta, noise, taper)
+            states[n] = u.mean(0)
+            if n >= averaged:
+                total, count = total + p.mean(1), count + 1
+        last = total / count if count else p.mean(1)
+        module.c[0] = last.T.double()
+        self.cost_.evaluations += len(v) * self.members
+        return states.double()
+
+    def _noise(self, series: Series) -> Float[Tensor, " D"]:
+        """Variance of the noise per component."""
+        if self.sigma is not None:
+            sigma = torch.full(series.v.shape[1:], self.sigma).double()
+        else:
+            found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
+            sigma = found.sigma
+        if self.group is not None:
+            sigma = sigma.square().mean().sqrt().expand_as(sigma)
+        least = _LEAST_NOISE * series.v.square().mean().sqrt()
+        return sigma.clamp(min=least.item()).square()
+
+    @staticmethod
+    def _first_samples(series: Series) -> set[int]:
+        """Samples before which nothing is known: those that begin a series."""
+        runs = gap_free_runs(series.n_samples, lengths=series.lengths)
+        return {first for first, _ in runs}
