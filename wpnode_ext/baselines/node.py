@@ -1,0 +1,141 @@
+"""Neural fields trained by the loop of the package under another objective."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from math import cos, pi
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from ..data import Series
+from ..fields import MLPField
+from ..record import Record
+from ..training import ForecastValidation, OptimConfig, Trainer
+from ..training.log import RunLog
+from ..training.task import Task
+from .base import Baseline, Learned
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeBaseline(Baseline):
+    """A network ``f(u)`` whose weights an objective of its own decides.
+
+    The weights that are kept are those of the best forecasts of held-out data, as in
+    :class:`~wpnode_ext.WPNODE`.
+
+    Args:
+        hidden, activation: of the network, by default that of all methods compared.
+        epochs, lr: of Adam.
+        patience: epochs without gain after which training ends; None: never.
+        clip: largest norm of a gradient.
+
+    Attributes:
+        result_: how training ended.
+    """
+
+    hidden: tuple[int, ...] = (200, 200)
+    activation: str = "gelu"
+    epochs: int = 500
+    lr: float = 2e-3
+    patience: int | None = None
+    clip: float | None = None
+
+    @abstractmethod
+    def _task(self, field: nn.Module, series: Series) -> Task:
+        """Batches and objective for scaled, float64 data."""
+
+    @abstractmethod
+    def _evaluations(self, series: Series) -> int:
+        """States the field is evaluated at in one epoch."""
+
+    def _learn(self, series: Series, validation: Series | None) -> Learned:
+        series, held = self._parts(series, validation)
+        recipe: dict[str, Any] = {
+            "dim": series.v.shape[1],
+            "hidden": list(self.hidden),
+            "activation": self.activation,
+        }
+        field = MLPField(**recipe, generator=self._generator())
+        validate = None
+        if held is not None:
+            validate = ForecastValidation(_record(held))
+        optim = OptimConfig(
+            lr=self.lr,
+            epochs=self.epochs,
+            patience=self.patience or self.epochs,
+            min_delta=0.0,
+            clip=self.clip,
+        )
+        config = replace(self._settings(), method="strong", optim=optim)
+        with RunLog(progress=self.verbose) as log:
+            self.result_ = Trainer(
+                field,
+                _record(series),
+                config,
+                validate=validate,
+                reporter=log,
+                task=self._task(field, series),
+            ).run()
+        if self.result_.signal is not None:
+            raise KeyboardInterrupt
+        self.cost_.epochs = self.result_.epochs
+        self.cost_.evaluations = self.result_.epochs * self._evaluations(series)
+        return field.double(), recipe
+
+    @classmethod
+    def _build(cls, recipe: dict[str, Any]) -> nn.Module:
+        return MLPField(**recipe)
+
+
+class CosineSchedule:
+    """Learning rates that rise linearly, then fall as half a cosine.
+
+    Args:
+        optimizer: whose rates, of all groups, are scaled.
+        epochs: of the whole run.
+        warm: share of them in which rates rise.
+        least: factor at the end.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        epochs: int,
+        *,
+        warm: float = 0.0,
+        least: float = 1e-2,
+    ) -> None:
+        self._optimizer, self._epochs = optimizer, max(1, epochs)
+        self._warm, self._least = warm, least
+        self._rates = [group["lr"] for group in optimizer.param_groups]
+        self._at = 0
+        self._set()
+
+    def step(self, loss: float) -> None:
+        self._at += 1
+        self._set()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self._at}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._at = state["at"]
+        self._set()
+
+    def _set(self) -> None:
+        share = min(1.0, self._at / self._epochs)
+        if share < self._warm:
+            factor = self._least + (1 - self._least) * share / self._warm
+        else:
+            fallen = (share - self._warm) / max(1 - self._warm, 1e-9)
+            factor = self._least + (1 - self._least) * (1 + cos(pi * fallen)) / 2
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = factor * rate
+
+
+def _record(series: Series) -> Record:
+    arguments = series.plan_arguments()
+    arguments["v"] = series.v.to(torch.float32)
+    return Record(**arguments, clock=series.times)
