@@ -1,0 +1,183 @@
+"""Windows and penalties: limits, gradients, taming, states that clean themselves."""
+
+import pytest
+import torch
+
+from wpnode_ext.baselines import MPNODE
+from wpnode_ext.baselines.mp_node import PenaltyObjective, Rows, SubTrajectories
+from wpnode_ext.baselines.node import CosineSchedule
+from wpnode_ext.fields import MLPField
+from wpnode_ext.strong import strong_loss
+from wpnode_ext.systems import Lorenz63
+
+DT = 0.05
+A = torch.tensor([[0.0, 1.0], [-1.0, -0.05]]).double()
+
+
+def oscillator(n: int) -> torch.Tensor:
+    step = torch.matrix_exp(DT * A)
+    u = [torch.tensor([1.0, 0.0]).double()]
+    for _ in range(n - 1):
+        u.append(step @ u[-1])
+    return torch.stack(u)
+
+
+def objective(field, v, windows, steps, starts=None, **options) -> PenaltyObjective:
+    t = DT * torch.arange(len(v), dtype=torch.float64)
+    if starts is None:
+        starts = torch.arange(0, len(v) - windows * steps, steps)
+    return PenaltyObjective(
+        field, v, t, starts, windows=windows, steps=steps, **options
+    )
+
+
+class TestObjective:
+    def test_one_window_is_the_strong_loss(self) -> None:
+        torch.manual_seed(0)
+        v, field = oscillator(60), MLPField(2, (8,)).double()
+        one = objective(field, v, 1, 6, starts=torch.arange(54))
+        penalty, error = one(Rows(torch.arange(54)))
+        wanted = strong_loss(field, v, dt=DT, window=7, method="rk4")
+        torch.testing.assert_close(error, wanted)
+        assert penalty == 0
+
+    def test_without_penalty_windows_are_independent(self) -> None:
+        torch.manual_seed(0)
+        v, field = oscillator(61), MLPField(2, (8,)).double()
+        many = objective(field, v, 3, 5, starts=torch.tensor([0, 15, 30, 45]))
+        many.mu = 0.0
+        penalty, error = many(Rows(torch.arange(4)))
+        assert penalty == 0
+        alone = objective(field, v, 1, 5, starts=torch.arange(0, 60, 5))
+        squares = 0.0
+        for row in range(12):
+            start = 5 * row
+            _, whole = alone(Rows(torch.tensor([row])))
+            last = strong_loss(
+                field, v[start : start + 6], dt=DT, window=6, method="rk4"
+            )
+            torch.testing.assert_close(whole, last)
+            inner = strong_loss(
+                field, v[start : start + 5], dt=DT, window=5, method="rk4"
+            )
+            # Ends of windows that have a successor are predicted by its first state.
+            squares += 5 * whole if row % 3 == 2 else 4 * inner
+        torch.testing.assert_close(error, torch.as_tensor(squares) / 60)
+
+    def test_gradients_of_states_on_a_linear_system(self) -> None:
+        class Linear(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.a = torch.nn.Parameter(A.clone())
+
+            def forward(self, t, u):
+                return u @ self.a.T
+
+        torch.manual_seed(0)
+        v = oscillator(13) + 0.1 * torch.randn(13, 2).double()
+        whole = objective(Linear(), v, 3, 4, torch.tensor([0]), persistent=True)
+        whole.mu = 0.7
+        assert whole.q is not None
+        with torch.no_grad():
+            whole.q += 0.05 * torch.randn_like(whole.q)
+        penalty, error = whole(Rows(torch.tensor([0])))
+        (penalty + error).backward()
+        q = whole.q.detach().clone().requires_grad_()
+        first = torch.cat([v[:1], q[0]])
+        total, jump = v.new_zeros(()), v.new_zeros(())
+        for k in range(3):
+            for i in range(1, 5):
+                u = torch.matrix_exp(i * DT * A) @ first[k]
+                if i == 4 and k < 2:
+                    jump = jump + (first[k + 1] - u).square().sum() / 2
+                    u = first[k + 1]
+                total = total + (u - v[4 * k + i]).square().sum() / 12
+        (total + 0.7 * jump).backward()
+        torch.testing.assert_close(whole.q.grad, q.grad, rtol=1e-5, atol=1e-7)
+
+    def test_penalty_grows_by_decades(self) -> None:
+        v, field = oscillator(60), MLPField(2, (4,)).double()
+        source = SubTrajectories(
+            whole := objective(field, v, 2, 5), 4, seed=0, epochs=80, stages=8
+        )
+        seen = []
+        for epoch in (0, 9, 10, 79):
+            source.epoch(epoch)
+            seen.append(whole.mu)
+        assert seen == pytest.approx([1e-5, 1e-5, 1e-4, 1e2])
+
+    def test_penalty_grows_when_errors_stand_still(self) -> None:
+        v, field = oscillator(60), MLPField(2, (4,)).double()
+        whole = objective(field, v, 2, 5)
+        source = SubTrajectories(whole, 4, seed=0, epochs=80, stages="auto")
+        for epoch in range(21):
+            source.epoch(epoch)
+            whole.last_error = 1.0
+        assert whole.mu == pytest.approx(1e-4)
+
+
+def test_windows_tame_gradients_on_lorenz63() -> None:
+    """d/d rho of the mean of |z|: single shooting explodes, windows do not."""
+
+    def lorenz(u: torch.Tensor, rho: torch.Tensor) -> torch.Tensor:
+        x, y, z = u.unbind(-1)
+        return torch.stack([10 * (y - x), x * (rho - z) - y, x * y - 8 / 3 * z], -1)
+
+    def slope(duration: float, windows: int) -> float:
+        rho = torch.tensor(28.0, dtype=torch.float64, requires_grad=True)
+        steps = round(duration / 0.01 / windows)
+        starts = steps * torch.arange(windows)
+        u, total = path[starts], torch.zeros((), dtype=torch.float64)
+        for _ in range(steps):
+            k1 = lorenz(u, rho)
+            k2 = lorenz(u + 0.005 * k1, rho)
+            k3 = lorenz(u + 0.005 * k2, rho)
+            u = u + 0.01 / 6 * (k1 + 2 * k2 + 2 * k3 + lorenz(u + 0.01 * k3, rho))
+            total = total + u[..., 2].abs().mean() / steps
+        (gradient,) = torch.autograd.grad(total, rho)
+        return abs(gradient.item())
+
+    path = Lorenz63().simulate(4001, 0.01, seed=1)
+    assert slope(40.0, 1) / slope(2.0, 1) > 1e8
+    assert slope(40.0, 10) < 1e2
+
+
+class TestTraining:
+    def test_persistent_states_clean_themselves(self) -> None:
+        torch.manual_seed(0)
+        u = oscillator(601)
+        v = u + 0.05 * torch.randn_like(u)
+        model = MPNODE(
+            hidden=(24,), epochs=100, windows=5, steps=6, states="persistent", batch=4
+        ).fit(v, DT)
+        samples = model.starts_[:, None] + 6 * torch.arange(5)
+        miss = (model.states_ - u[samples])[:, 1:].square().mean().sqrt()
+        assert miss < 0.05
+
+    def test_reinit_takes_states_from_the_data(self) -> None:
+        v = oscillator(301)
+        model = MPNODE(hidden=(8,), epochs=2, windows=3, steps=4).fit(v, DT)
+        samples = model.starts_[:, None] + 4 * torch.arange(3)
+        torch.testing.assert_close(model.states_, v[samples], rtol=0, atol=1e-6)
+        assert model.cost_.epochs == 2
+
+    def test_refuses_what_does_not_fit(self) -> None:
+        with pytest.raises(ValueError, match="101 samples of a sub-trajectory"):
+            MPNODE(epochs=1).fit(oscillator(90), DT)
+        with pytest.raises(ValueError, match="`states` must be"):
+            MPNODE(epochs=1, states="else").fit(oscillator(300), DT)  # type: ignore[arg-type]
+
+
+def test_cosine_schedule_rises_and_falls() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = CosineSchedule(optimizer, 100, warm=0.2, least=0.0)
+    rates = []
+    for _ in range(100):
+        rates.append(optimizer.param_groups[0]["lr"])
+        schedule.step(0.0)
+    assert rates[10] == pytest.approx(0.5)
+    assert rates[20] == pytest.approx(1.0)
+    assert rates[60] == pytest.approx(0.5)
+    again = CosineSchedule(optimizer, 100, warm=0.2, least=0.0)
+    again.load_state_dict(schedule.state_dict())
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.0, abs=1e-9)

@@ -1,0 +1,235 @@
+"""Multistep-penalty neural ODE (Chakraborty, Chung, Arcomano and Maulik, 2024)."""
+
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ..data import Series
+from ..runs import gap_free_runs, window_starts
+from ..strong import solve_windows
+from ..training.batches import epoch_generator
+from ..training.task import Task
+from .node import CosineSchedule, NodeBaseline
+
+# Smallest penalty and number of decades, one a stage.
+_FIRST, _STAGES = 1e-5, 8
+# Epochs, and relative change, after which the penalty grows where that is automatic.
+_LOOK, _STILL = 10, 0.01
+
+
+@dataclass(kw_only=True, eq=False)
+class MPNODE(NodeBaseline):
+    """Trajectories cut into windows whose ends are drawn together by a penalty.
+
+    A sub-trajectory of ``K S`` steps has K windows; each starts from a state of its
+    own, ``q_k``, the first from the data. The loss is ``L_GT + mu L_P`` with the mean
+    squared error of all samples, at the start of a window that of ``q_k``, and the mean
+    squared jump ``|q_k - (end of window k - 1)|^2``: twice the authors', so that one
+    window gives the strong loss. `mu` grows by decades.
+
+    Args:
+        windows, steps: K and S.
+        states: "reinit" takes ``q_k`` from the data in every step; "persistent" keeps
+            and improves them, with ten times the learning rate: multiple shooting,
+            which cleans its own starting states.
+        stages: `mu` goes through ``1e-5, 1e-4, ...`` in so many equal stages; "auto"
+            multiplies it by ten when `L_GT` stands still.
+        stride: distance of sub-trajectories; default S, and ``K S`` for "persistent".
+        batch: sub-trajectories of a step of the optimiser.
+        solver: of the windows, one step a sample where it has fixed steps.
+
+    The other arguments are those of :class:`NodeBaseline`.
+
+    Attributes:
+        states_: the ``q_k`` after training in the units of the data, ``[R, K, D]``, and
+            `starts_`, first samples of their sub-trajectories, ``[R]``.
+    """
+
+    name: ClassVar[str] = "mp_node"
+
+    epochs: int = 500
+    clip: float | None = 1.0
+    windows: int = 10
+    steps: int = 10
+    states: Literal["reinit", "persistent"] = "reinit"
+    stages: int | Literal["auto"] = _STAGES
+    stride: int | None = None
+    batch: int = 64
+    solver: str = "rk4"
+
+    def _task(self, field: nn.Module, series: Series) -> Task:
+        if self.states not in ("reinit", "persistent"):
+            raise ValueError(
+                f"`states` must be 'reinit' or 'persistent'; got {self.states!r}."
+            )
+        starts = self._starts(series)
+        kind = next(field.parameters()).dtype
+        self._objective = PenaltyObjective(
+            field,
+            series.v.to(kind),
+            series.times,
+            starts,
+            windows=self.windows,
+            steps=self.steps,
+            persistent=self.states == "persistent",
+            solver=self.solver,
+        )
+        source = SubTrajectories(
+            self._objective, self.batch, self.seed, self.epochs, self.stages
+        )
+        groups = []
+        if self._objective.q is not None:
+            groups.append({"params": [self._objective.q], "lr": 10 * self.lr})
+        schedule = partial(CosineSchedule, epochs=self.epochs)
+        return Task(source, self._objective, groups, schedule)
+
+    def _keep(self, module: nn.Module, *arguments: Any, **options: Any) -> None:
+        super()._keep(module, *arguments, **options)
+        if hasattr(self, "_objective"):
+            self.starts_ = self._objective.starts
+            first = self._objective.first_states(torch.arange(len(self.starts_)))
+            self.states_ = self.scaler_.inverse(first.detach().double())
+            del self._objective
+
+    def _starts(self, series: Series) -> Int[Tensor, " R"]:
+        samples = self.windows * self.steps + 1
+        runs = gap_free_runs(
+            series.n_samples, lengths=series.lengths, missing=series.missing, t=series.t
+        )
+        apart = self.windows * self.steps if self.states == "persistent" else self.steps
+        starts = window_starts(runs, samples, self.stride or apart)
+        if len(starts) == 0:
+            raise ValueError(
+                f"no stretch of `v` has the {samples} samples of a sub-trajectory "
+                "without a gap; use fewer `windows` or `steps`."
+            )
+        return starts
+
+    def _evaluations(self, series: Series) -> int:
+        stages = {"euler": 1, "midpoint": 2}.get(self.solver, 4)
+        solved = self.windows * self.steps * stages
+        return solved * len(self._starts(series))
+
+
+class PenaltyObjective(nn.Module):
+    """Error of all samples and jumps between windows, every window solved at once.
+
+    Args:
+        field: the field to train.
+        v, t: data ``[N, D]`` and their times.
+        starts: first samples of the sub-trajectories.
+        windows, steps: K and S.
+        persistent: states ``q_k`` are parameters.
+        solver: of the windows.
+
+    Attributes:
+        mu: weight of the jumps.
+        q: the states of windows 1 .. K - 1, ``[R, K - 1, D]``, or None.
+    """
+
+    def __init__(
+        self,
+        field: nn.Module,
+        v: Float[Tensor, "N D"],
+        t: Float[Tensor, " N"],
+        starts: Int[Tensor, " R"],
+        *,
+        windows: int,
+        steps: int,
+        persistent: bool = False,
+        solver: str = "rk4",
+    ) -> None:
+        super().__init__()
+        self.field, self.starts = field, starts
+        self._v, self._t, self._solver = v, t, solver
+        self._windows, self._steps = windows, steps
+        self._begin = steps * torch.arange(windows)
+        self.mu = _FIRST
+        self.q: nn.Parameter | None = None
+        if persistent and windows > 1:
+            self.q = nn.Parameter(v[starts[:, None] + self._begin[1:]].clone())
+
+    def first_states(self, rows: Int[Tensor, " B"]) -> Float[Tensor, "B K D"]:
+        """States the windows start from."""
+        data = self._v[self.starts[rows, None] + self._begin]
+        if self.q is None:
+            return data
+        return torch.cat([data[:, :1], self.q[rows]], dim=1)
+
+    def forward(self, batch: "Rows") -> tuple[Tensor, Tensor]:
+        """``(mu L_P, L_GT)`` of some sub-trajectories."""
+        rows, k, s = batch.rows, self._windows, self._steps
+        q = self.first_states(rows)
+        n = self.starts[rows, None] + self._begin
+        times = [self._t[n + i].flatten()[:, None] for i in range(s + 1)]
+        hops = [b - a for a, b in zip(times[:-1], times[1:], strict=True)]
+        path = solve_windows(
+            self.field, q.flatten(0, 1), times[0], hops, method=self._solver
+        )
+        u = torch.stack(path).unflatten(1, (len(rows), k))
+        end = u[-1]
+        # Where one window ends and the next begins the new state is the prediction.
+        u = torch.cat([u[:-1], torch.cat([q[:, 1:], end[:, -1:]], 1)[None]])
+        wanted = torch.stack([self._v[n + i] for i in range(1, s + 1)])
+        error = (u - wanted).square().sum(-1).mean()
+        if k == 1:
+            return torch.zeros_like(error), error
+        jumps = (q[:, 1:] - end[:, :-1]).square().sum(-1).mean()
+        return self.mu * jumps, error
+
+    def total(self, weak: Tensor, strong: Tensor) -> Tensor:
+        self.last_error = strong.item()
+        return strong + weak
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Numbers of sub-trajectories."""
+
+    rows: Int[Tensor, " B"]
+
+    def to(self, device: Any) -> "Rows":
+        return self
+
+
+class SubTrajectories:
+    """All sub-trajectories in random order; sets the penalty as epochs go by."""
+
+    def __init__(
+        self,
+        objective: PenaltyObjective,
+        size: int,
+        seed: int,
+        epochs: int,
+        stages: int | Literal["auto"],
+    ) -> None:
+        self._objective, self._size, self._seed = objective, size, seed
+        self._epochs, self._stages = epochs, stages
+        self._errors: list[float] = []
+
+    def epoch(self, number: int) -> list[Rows]:
+        if isinstance(self._stages, str):
+            self._watch()
+        else:
+            length = ceil(self._epochs / self._stages)
+            self._objective.mu = _FIRST * 10.0 ** (number // length)
+        order = torch.randperm(
+            len(self._objective.starts), generator=epoch_generator(self._seed, number)
+        )
+        return [Rows(part) for part in order.split(self._size)]
+
+    def _watch(self) -> None:
+        if hasattr(self._objective, "last_error"):
+            self._errors.append(self._objective.last_error)
+        if len(self._errors) < 2 * _LOOK:
+            return
+        before = sum(self._errors[-2 * _LOOK : -_LOOK])
+        now = sum(self._errors[-_LOOK:])
+        if abs(now - before) < _STILL * before:
+            self._objective.mu *= 10.0
+            self._errors.clear()
