@@ -3,11 +3,21 @@
 from .base import Baseline, Cost, load
 from .deepskip import RFM, DeepRFM, DeepSkip, SkipRFM
 from .maps import MapBaseline
+from .mp_node import MPNODE
+from .node import NodeBaseline
+from .rafda import RAFDA
+from .vf_node import VFNODE
 from .weak_sindy import WeakSINDy, WENDy
+from .wkrr import WKRR
 
 __all__ = [
+    "MPNODE",
+    "NodeBaseline",
+    "RAFDA",
+    "VFNODE",
     "RFM",
     "WENDy",
+    "WKRR",
     "Baseline",
     "Cost",
     "DeepRFM",

@@ -153,13 +153,17 @@ class Baseline(Forecaster, ABC):
     def _choose_filter(self, series: Series, weak: WeakForm | None = None) -> None:
         """Takes the weak form, and the filter, from the data where it is open."""
         config = TrainConfig(method="weak", weak=weak or WeakForm())
-        choice, self._weak_form = choose_weak_form(series, config)
+        try:
+            choice, self._weak_form = choose_weak_form(series, config)
+        except ValueError:
+            # Series too short to compare windows: open entries are the paper's.
+            choice, self._weak_form = None, config.weak
         self._q_filter = None if choice is None else choice.q_filter
 
-    def _split(
+    def _parts(
         self, series: Series, validation: Series | None
-    ) -> tuple[Series, HeldOut | None]:
-        """What is learned from, and the judge of settings; None without such data."""
+    ) -> tuple[Series, Series | None]:
+        """What is learned from, and filtered data that settings are chosen by."""
         if self._weak_form is None:
             self._choose_filter(series)
         if validation is None and self.held_out > 0:
@@ -168,9 +172,14 @@ class Baseline(Forecaster, ABC):
                 series, validation = series.split(self.held_out, min_length=shortest)
             except ValueError:
                 return series, None
-        if validation is None:
-            return series, None
-        return series, HeldOut(self._filtered(validation))
+        return series, None if validation is None else self._filtered(validation)
+
+    def _split(
+        self, series: Series, validation: Series | None
+    ) -> tuple[Series, HeldOut | None]:
+        """What is learned from, and the judge of settings; None without such data."""
+        series, held = self._parts(series, validation)
+        return series, None if held is None else HeldOut(held)
 
     def _filtered(self, series: Series) -> Series:
         return filtered(series, self._settings(), self._q_filter)

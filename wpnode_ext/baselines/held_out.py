@@ -25,21 +25,25 @@ class HeldOut:
 
     Args:
         series: filtered data at equal distances, in the coordinates of the model.
+        longest: most samples to forecast.
+        starts: number of forecasts.
     """
 
-    def __init__(self, series: Series) -> None:
+    def __init__(
+        self, series: Series, *, longest: int = _LONGEST, starts: int = _STARTS
+    ) -> None:
         runs = gap_free_runs(
             series.n_samples,
             lengths=series.lengths,
             missing=series.missing,
             t=series.t,
         )
-        longest = max((stop - first for first, stop in runs), default=0)
-        self.horizon = max(1, min(_LONGEST, longest // 2))
+        room = max((stop - first for first, stop in runs), default=0)
+        self.horizon = max(1, min(longest, room // 2))
         candidates = window_starts(runs, self.horizon + 1)
         if len(candidates) == 0:
             raise ValueError("the held-out data have no two samples in a row.")
-        chosen = torch.linspace(0, len(candidates) - 1, min(_STARTS, len(candidates)))
+        chosen = torch.linspace(0, len(candidates) - 1, min(starts, len(candidates)))
         self._starts = candidates[chosen.round().long()]
         self._v = series.v.double()
         inside = torch.cat([self._v[first:stop] for first, stop in runs])

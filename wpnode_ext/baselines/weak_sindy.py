@@ -42,7 +42,7 @@ class WeakSINDy(Baseline):
     b and G the two sides of the weak form, and the others are fitted anew.
 
     Args:
-        degree: highest total degree; by default the one of 2, 3 and 5 whose forecasts of
+        degree: highest total degree; by default that of 2, 3 and 5 whose forecasts of
             held-out data are best.
         threshold: of the terms; by default the one of 50 between 1e-4 and 1 with the
             least ``0.8 |G (w - w_LS)| / |G w_LS| + 0.2 (terms left) / (terms)``.
