@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> None:
         runs=str(arguments.runs),
         data=DataConfig(path=str(data), dt=dt),
     )
-    config.closed_form.refine = not arguments.fast
+    if arguments.fast:
+        config.method, config.closed_form.refine = "closed_form", False
     model = WPNODE(config=config)
     print("4. learning the field, the default way ...")
     learning = time.perf_counter()
