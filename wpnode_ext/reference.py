@@ -70,11 +70,11 @@ def squared_residual(
 
 def _nodes(
     n_samples: int, width: int, q: int, starts: Tensor | None, device: torch.device
-) -> Int[Tensor, "K ell+1"]:
+) -> Int[Tensor, "K w"]:
     if starts is None:
         starts = torch.arange(0, n_samples - width + 1, q, device=device)
     return starts[:, None] + torch.arange(width, device=device)
 
 
-def _rows(w: Tensor, nodes: Tensor) -> Float[Tensor, "K ell+1"]:
+def _rows(w: Tensor, nodes: Tensor) -> Float[Tensor, "K w"]:
     return w.expand(nodes.shape)

@@ -133,7 +133,7 @@ class _Run:
 
     def chunk(
         self, u0: Float[Tensor, "A ..."], t: Float[Tensor, " c"]
-    ) -> Float[Tensor, "c A ..."]:
+    ) -> Float[Tensor, "c-1 A ..."]:
         """States at ``t[1:]``, NaN where a member has diverged.
 
         Where the solver spends its steps, it is asked again for fewer members, then for
