@@ -4,9 +4,10 @@
 // Problems come one a line: batch samples state ell q rows starts, where `rows` tells whether every
 // segment has weights of its own and `starts` is "uniform" or how many there are, then these. To
 // them are added problems made for the kernels: unaligned series, generated weights, small grids,
-// starts out of order. `few`: float32 alone and fewer of the added ones, for the thread sanitizer,
-// whose view of the barriers does not depend on the type. Buffers have exactly the size the
-// contract asks for. Results are compared with plain loops; the exit status tells.
+// starts out of order. `few`: float32 in a random order alone and fewer of the added ones, for the
+// thread sanitizer, which is slow and whose view of the barriers depends neither on the type nor on
+// the order. Buffers have exactly the size the contract asks for. Results are compared with plain
+// loops; the exit status tells.
 
 #include <cmath>
 #include <cstdint>
@@ -292,7 +293,8 @@ int main(int argc, char** argv) {
     std::vector<Case> added = added_table();
     if (few) added.resize(kFew);
     cases.insert(cases.end(), added.begin(), added.end());
-    for (const unsigned order : {0u, 1u, 11u}) {
+    const std::vector<unsigned> orders = few ? std::vector{11u} : std::vector{0u, 1u, 11u};
+    for (const unsigned order : orders) {
         cuda_sim::set_order(static_cast<cuda_sim::Order>(order < 2 ? order : 2), order);
         for (const Case& c : cases) {
             run<float>(c);
@@ -302,7 +304,7 @@ int main(int argc, char** argv) {
             run<__nv_bfloat16>(c);
         }
     }
-    std::printf("%zu problems given, %zu added, %d type(s), 3 orders: %d failures\n", given,
-                added.size(), few ? 1 : 4, failures);
+    std::printf("%zu problems given, %zu added, %d type(s), %zu order(s): %d failures\n", given,
+                added.size(), few ? 1 : 4, orders.size(), failures);
     return failures != 0;
 }
