@@ -45,8 +45,8 @@ class RunFolder:
         """Makes the folders; refuses a path that holds a run already."""
         if self.config.exists() and not overwrite:
             raise FileExistsError(
-                f"{self.path} holds a run already; resume it, choose another name, or "
-                "allow it to be overwritten."
+                f"{self.path} holds a run already; resume it (`--resume`), choose "
+                "another name (`name=`), or replace it (`--overwrite`)."
             )
         if overwrite:
             for old in (self.metrics, self.log, self.last, self.model, self.states):
