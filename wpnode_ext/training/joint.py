@@ -27,8 +27,10 @@ from ..smoothing import local_polynomial
 from ..strong import call_field
 from .loop import Row
 
-LENGTHS = (6, 16, 50)
-PENALTIES = (1.0, 10.0, 100.0)
+# Short segments are needed: long ones do not see what changes from sample to sample.
+LENGTHS = (4, 6, 16, 50)
+# With less the states return to the data, noise and all.
+PENALTIES = (10.0, 100.0, 1000.0)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def train_jointly(
     penalties: Sequence[float] = PENALTIES,
     steps: int = 200,
     lr: float = 1e-3,
-    states_lr: float = 2e-2,
+    states_lr: float = 5e-2,
 ) -> JointResult:
     """Trains a field and the states of a record together, all samples in every step.
 
@@ -86,13 +88,14 @@ def train_jointly(
     terms = [term for term in terms if len(term.starts) > 0]
     if not terms:
         raise ValueError(f"`lengths` must have one that fits; got {list(lengths)}.")
-    groups = [
-        {"params": parameters, "lr": lr},
-        {"params": [moves], "lr": states_lr},
-    ]
     history: list[Row] = []
     for number, penalty in enumerate(penalties):
-        optimizer = torch.optim.Adam(groups)
+        optimizer = torch.optim.Adam(
+            [
+                {"params": parameters, "lr": lr},
+                {"params": [moves], "lr": states_lr},
+            ]
+        )
         rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         fidelity = residual = start.new_zeros(())
         for _ in range(steps):
