@@ -3,6 +3,7 @@
 from .base import Baseline, Cost, load
 from .deepskip import RFM, DeepRFM, DeepSkip, SkipRFM
 from .maps import MapBaseline
+from .methods import make_method, method_names
 from .mp_node import MPNODE
 from .node import NodeBaseline
 from .rafda import RAFDA
@@ -26,4 +27,6 @@ __all__ = [
     "SkipRFM",
     "WeakSINDy",
     "load",
+    "make_method",
+    "method_names",
 ]

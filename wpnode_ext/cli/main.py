@@ -7,9 +7,31 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from ..training import CheckpointError, TrainingDiverged
-from . import demo, evaluate, forecast, info, noise, report, simulate, train, tune
+from . import (
+    compare,
+    demo,
+    evaluate,
+    forecast,
+    info,
+    noise,
+    report,
+    simulate,
+    train,
+    tune,
+)
 
-COMMANDS = (demo, simulate, noise, tune, train, forecast, evaluate, report, info)
+COMMANDS = (
+    demo,
+    simulate,
+    noise,
+    tune,
+    train,
+    forecast,
+    evaluate,
+    compare,
+    report,
+    info,
+)
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 

@@ -1,0 +1,170 @@
+"""The comparison: methods by name, one protocol, rows that are not repeated."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from wpnode_ext import WPNODE
+from wpnode_ext.baselines import MPNODE, RAFDA, DeepSkip, make_method, method_names
+from wpnode_ext.baselines.comparison import (
+    Job,
+    Protocol,
+    counted_evaluations,
+    read_rows,
+    run_job,
+    summary,
+    write_rows,
+)
+from wpnode_ext.cli.compare import settings
+from wpnode_ext.cli.main import main
+from wpnode_ext.data import make_series
+from wpnode_ext.fields import MLPField
+
+DT = 0.05
+
+
+def oscillation(n: int) -> torch.Tensor:
+    t = DT * torch.arange(n, dtype=torch.float64)
+    return torch.stack([t.cos(), -t.sin()], 1)
+
+
+class TestMethods:
+    def test_every_name_gives_a_model(self) -> None:
+        for name in method_names():
+            assert hasattr(make_method(name, seed=3), "fit")
+
+    def test_systems_bring_their_settings(self) -> None:
+        ring = make_method("deepskip", system="lorenz96")
+        assert isinstance(ring, DeepSkip)
+        assert (ring.group, ring.reach) == (2, 2)
+        wide = make_method("mp_node_persistent", system="kuramoto_sivashinsky")
+        assert isinstance(wide, MPNODE)
+        assert (wide.hidden, wide.states) == ((400, 400), "persistent")
+        own = make_method("weak", system="lorenz63", seed=5)
+        assert isinstance(own, WPNODE)
+        assert (own.config.weak.ell, own.config.seed) == (50, 5)
+        assert own.config.method == "weak"
+
+    def test_options_replace_them(self) -> None:
+        model = make_method("rafda", system="lorenz96", options={"group": None})
+        assert isinstance(model, RAFDA)
+        assert model.group is None
+        with pytest.raises(ValueError, match="deepskip has no setting 'wide'"):
+            make_method("deepskip", options={"wide": 3})
+        with pytest.raises(ValueError, match="must be among wp, weak"):
+            make_method("magic")
+
+
+class TestRun:
+    def test_same_data_for_all_methods(self) -> None:
+        protocol = Protocol(system="lorenz63", samples=60, beyond=40)
+        one, truth = protocol.data(Job("deepskip", 0.05, 1))
+        other, _ = protocol.data(Job("rafda", 0.05, 1))
+        clean, _ = protocol.data(Job("rafda", 0.0, 1))
+        assert torch.equal(one.v, other.v)
+        noise = one.v - clean.v
+        size = noise.square().mean().sqrt() / clean.v.square().mean().sqrt()
+        assert size == pytest.approx(0.05, rel=0.2)
+        assert truth.n_samples == 40
+
+    def test_row_has_all_numbers(self) -> None:
+        series = make_series(oscillation(800), dt=DT)
+        protocol = Protocol(series=series, starts=4, horizon=2.0)
+        row = run_job(Job("skiprfm", 0.0, 0), protocol)
+        assert row.get("failure") is None
+        assert row["vpt"] > 1.5
+        assert row["evaluations"] > 0
+        assert all(math.isfinite(row[name]) for name in ("kl", "seconds", "epochs"))
+
+    def test_a_failure_is_a_row(self) -> None:
+        series = make_series(oscillation(400), dt=DT)
+        options = {"mp_node": {"windows": 100, "steps": 10, "epochs": 1}}
+        protocol = Protocol(series=series, starts=2, horizon=1.0, options=options)
+        row = run_job(Job("mp_node", 0.0, 0), protocol)
+        assert "samples of a sub-trajectory" in row["failure"]
+
+    def test_evaluations_of_fields_are_counted(self) -> None:
+        field = MLPField(3, (4,))
+        with counted_evaluations(3) as counter:
+            field(0.0, torch.zeros(5, 7, 3))
+            field(0.0, torch.zeros(3))
+        field(0.0, torch.zeros(9, 3))
+        assert counter[0] == 36
+
+
+class TestTable:
+    ROWS = (
+        {"method": "a", "noise": 0.1, "draw": 0, "vpt": 1.0, "seconds": 2.0},
+        {"method": "a", "noise": 0.1, "draw": 1, "vpt": 3.0, "seconds": 4.0},
+        {"method": "b", "noise": 0.1, "draw": 0, "failure": "ValueError: no, not"},
+    )
+
+    def test_rows_come_back(self, tmp_path: Path) -> None:
+        path = tmp_path / "folder" / "runs.csv"
+        write_rows(path, self.ROWS)
+        found = read_rows(path)
+        assert [row["vpt"] for row in found[:2]] == [1.0, 3.0]
+        assert math.isnan(found[2]["vpt"])
+        assert found[2]["failure"] == "ValueError: no, not"
+        assert read_rows(tmp_path / "none.csv") == []
+        assert [p.name for p in path.parent.iterdir()] == ["runs.csv"]
+
+    def test_means_over_draws(self, tmp_path: Path) -> None:
+        write_rows(tmp_path / "runs.csv", self.ROWS)
+        first, second = summary(read_rows(tmp_path / "runs.csv"))
+        assert (first["vpt"], first["seconds"], first["draws"]) == (2.0, 3.0, 2)
+        assert first["spread"] == pytest.approx(2**0.5)
+        assert second["draws"] == 0
+        assert second["failure"] == "ValueError: no, not"
+
+    def test_settings_by_method(self) -> None:
+        given = ["a.width=10", "a.name=word", "b.hidden=(3, 4)"]
+        assert settings(given) == {
+            "a": {"width": 10, "name": "word"},
+            "b": {"hidden": (3, 4)},
+        }
+        with pytest.raises(ValueError, match="METHOD.KEY=VALUE"):
+            settings(["width=3"])
+
+
+class TestCommand:
+    def test_compares_on_a_file_and_goes_on(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        data, out = tmp_path / "data.npz", tmp_path / "out"
+        np.savez(data, v=oscillation(800).numpy(), dt=DT)
+        arguments = ["compare", str(data), "--methods", "skiprfm", "--noise", "0"]
+        arguments += ["--starts", "3", "--horizon", "2", "-o", str(out)]
+        arguments += ["--set", "skiprfm.width=40", "--set", "skiprfm.ridge=1e-8"]
+        assert main(arguments) == 0
+        assert "1 runs to do, 0 in" in capsys.readouterr().out
+        assert (out / "table.png").stat().st_size > 1000
+        assert "| skiprfm | 0 % | 1 |" in (out / "table.md").read_text()
+        arguments[3] = "skiprfm,rfm"
+        assert main([*arguments, "--set", "rfm.ridge=1e-8"]) == 0
+        text = capsys.readouterr().out
+        assert "1 runs to do, 1 in" in text
+        assert "rfm" in text
+
+    def test_wrong_names_are_refused(self, tmp_path: Path, capsys) -> None:
+        with pytest.raises(SystemExit):
+            main(["compare", "lorenz63", "--methods", "magic"])
+        assert "is no method" in capsys.readouterr().err
+        assert main(["compare", str(tmp_path / "none.csv")]) == 1
+
+    @pytest.mark.slow
+    def test_processes_give_the_same_rows(self, tmp_path: Path) -> None:
+        data = tmp_path / "data.npz"
+        np.savez(data, v=oscillation(600).numpy(), dt=DT)
+        found = []
+        for workers in ("1", "2"):
+            out = tmp_path / workers
+            arguments = ["compare", str(data), "--methods", "rfm,skiprfm"]
+            arguments += ["--noise", "0", "--starts", "3", "--horizon", "2"]
+            assert main([*arguments, "--workers", workers, "-o", str(out)]) == 0
+            rows = read_rows(out / "runs.csv")
+            found.append(sorted((row["method"], row["vpt"]) for row in rows))
+        assert found[0] == found[1]

@@ -1,0 +1,252 @@
+"""One protocol for all methods: the same data, starts and judgement for each.
+
+A job is one method at one noise level on one draw; its result is one row of a table on
+disk, so that what is finished is not done again.
+"""
+
+import csv
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..data import Series, add_noise, make_series
+from ..fields import Field
+from ..systems import preset
+from ..training.config import TrainConfig, resolve
+from ..training.prepare import filtered
+from .base import Baseline
+from .maps import MapBaseline
+from .methods import make_method
+
+COLUMNS: tuple[str, ...] = (
+    "method",
+    "noise",
+    "draw",
+    "vpt",
+    "vpt_std",
+    "vpt_time",
+    "diverged",
+    "kl",
+    "seconds",
+    "epochs",
+    "evaluations",
+    "failure",
+)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method, noise level and draw of noise, trajectory, weights and starts."""
+
+    method: str
+    noise: float
+    draw: int
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What all jobs of a comparison share.
+
+    Attributes:
+        system: name of one of the paper's systems; or None, and
+        series: a user's observations, of which the last `held_back` are judged by, and
+        reference: a clean trajectory to judge by instead.
+        samples: of the system, its own number by default.
+        lyapunov_exponent, threshold: of the valid prediction time.
+        starts, horizon: forecasts, and Lyapunov times (units of time without an
+            exponent) they run for.
+        solver: of the forecasts, one step a sample where steps are fixed.
+        options: settings by method.
+    """
+
+    system: str | None = None
+    series: Series | None = None
+    reference: Series | None = None
+    samples: int | None = None
+    beyond: int = 20_000
+    held_back: float = 0.2
+    lyapunov_exponent: float | None = None
+    threshold: float = 0.3
+    starts: int = 30
+    horizon: float | None = 12.0
+    solver: str = "rk4"
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def data(self, job: Job) -> tuple[Series, Series]:
+        """Observations to learn from, and the trajectory forecasts are judged by."""
+        if self.system is not None:
+            listed = preset(self.system)
+            n = self.samples or listed.n_samples
+            clean = listed.system.simulate(
+                n + self.beyond, listed.dt, seed=1000 + job.draw
+            )
+            noisy, _ = add_noise(
+                clean[:n], job.noise, mode="global_rms", seed=2000 + job.draw
+            )
+            return make_series(noisy, dt=listed.dt), make_series(
+                clean[n:], dt=listed.dt
+            )
+        assert self.series is not None
+        series, reference = self.series, self.reference
+        if reference is None:
+            series, held = series.split(self.held_back, min_length=60)
+            reference = filtered(held, resolve(TrainConfig()), None)
+        if job.noise:
+            v, _ = add_noise(
+                series.v, job.noise, mode="global_rms", seed=2000 + job.draw
+            )
+            series = make_series(
+                list(v.split(list(series.lengths))),
+                dt=series.dt,
+                names=series.names,
+            )
+        return series, reference
+
+
+def run_job(job: Job, protocol: Protocol) -> Row:
+    """Fits and judges one model; a method that fails leaves the reason in its row."""
+    torch.set_num_threads(1)
+    row: Row = {"method": job.method, "noise": job.noise, "draw": job.draw}
+    try:
+        series, reference = protocol.data(job)
+        model = make_method(
+            job.method,
+            seed=3000 + job.draw,
+            system=protocol.system,
+            options=protocol.options.get(job.method),
+        )
+        began = time.perf_counter()
+        with counted_evaluations(series.v[0].numel()) as counter:
+            model.fit(series)  # type: ignore[attr-defined]
+        row["seconds"] = time.perf_counter() - began
+        if isinstance(model, Baseline):
+            row["epochs"] = model.cost_.epochs
+            row["evaluations"] = model.cost_.evaluations
+        else:
+            row["epochs"] = max(1, model.result_.epochs)  # type: ignore[attr-defined]
+            row["evaluations"] = max(counter[0], series.n_samples)
+        return row | judged(model, reference, protocol, job)
+    except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
+        text = f"{type(error).__name__}: {error}"
+        return row | {"failure": " ".join(text.split())}
+
+
+def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
+    """Valid prediction time and distance of the densities."""
+    assert reference.dt is not None
+    exponent = protocol.lyapunov_exponent
+    horizon = protocol.horizon
+    if horizon is not None and exponent is not None:
+        horizon = horizon / exponent
+    common = {
+        "lyapunov_exponent": exponent,
+        "lengths": reference.lengths,
+        "mask": reference.mask,
+        "seed": 4000 + job.draw,
+    }
+    tied = isinstance(model, MapBaseline)
+    found = model.evaluate(
+        reference.v,
+        reference.dt,
+        threshold=protocol.threshold,
+        starts=protocol.starts,
+        horizon=horizon,
+        **({} if tied else {"method": protocol.solver}),
+        **common,
+    )
+    climate = model.climate(
+        reference.v,
+        reference.dt,
+        members=10,
+        exponent=False,
+        **({} if tied else {"solvers": (protocol.solver,)}),
+        **common,
+    )
+    return {
+        "vpt": found.vpt.mean,
+        "vpt_std": found.vpt.std,
+        "vpt_time": found.vpt.mean_time,
+        "diverged": found.diverged,
+        "kl": climate.kl,
+    }
+
+
+@contextmanager
+def counted_evaluations(dim: int) -> Iterator[list[int]]:
+    """Counts the states at which fields of states of size `dim` are evaluated."""
+    counter = [0]
+
+    def count(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        if not isinstance(module, Field) or len(arguments) < 2:
+            return
+        u = arguments[1]
+        if isinstance(u, Tensor) and u.shape[-1:] == (dim,):
+            counter[0] += u.numel() // dim
+
+    handle = nn.modules.module.register_module_forward_pre_hook(count)
+    try:
+        yield counter
+    finally:
+        handle.remove()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Finished jobs; none where the file does not exist."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = []
+        for entry in csv.DictReader(file):
+            row: Row = {"method": entry["method"], "failure": entry["failure"] or ""}
+            row["draw"] = int(entry["draw"])
+            for name in COLUMNS:
+                if name not in row:
+                    row[name] = float(entry[name]) if entry[name] else math.nan
+            rows.append(row)
+        return rows
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """All rows, to a temporary name that then replaces the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    with beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: _text(v) for k, v in row.items() if k in COLUMNS})
+    beside.replace(path)
+
+
+def summary(rows: Sequence[Row]) -> list[Row]:
+    """One row for every method and noise level: means over the draws that succeeded."""
+    keys = sorted({(row["method"], row["noise"]) for row in rows})
+    table = []
+    for method, noise in keys:
+        group = [r for r in rows if (r["method"], r["noise"]) == (method, noise)]
+        good = [r for r in group if not r.get("failure")]
+        line: Row = {"method": method, "noise": noise, "draws": len(good)}
+        for name in COLUMNS[3:-1]:
+            values = [r[name] for r in good if not math.isnan(r.get(name, math.nan))]
+            line[name] = statistics.fmean(values) if values else math.nan
+        means = [r["vpt"] for r in good]
+        line["spread"] = statistics.stdev(means) if len(means) > 1 else math.nan
+        line["failure"] = "; ".join({r["failure"] for r in group if r.get("failure")})
+        table.append(line)
+    return table
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.8g}"
+    return value

@@ -1,0 +1,261 @@
+"""``wpnode compare``: any set of methods on the same data, one table."""
+
+import argparse
+import ast
+import math
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..baselines.comparison import (
+    Job,
+    Protocol,
+    Row,
+    read_rows,
+    run_job,
+    summary,
+    write_rows,
+)
+from ..baselines.methods import make_method, method_names
+from ..figures.comparison import comparison
+from ..systems import preset
+from ..systems.presets import PRESETS
+from .common import add_command, print_table
+from .data import DataConfig, read_series
+
+DESCRIPTION = """\
+DATA is a system (lorenz63, lorenz96, kuramoto_sivashinsky) or a file of observations.
+All methods get the same noise, starts and judgement. Every finished run is a row of
+OUTPUT/runs.csv and is not repeated: call the command again to go on, or with more
+methods, levels or draws. The table and its figure are in OUTPUT/table.md and .png."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "compare",
+        "run several methods on the same data and tabulate them",
+        DESCRIPTION,
+        "example: wpnode compare lorenz63 --methods closed_form,deepskip,weak_sindy "
+        "--noise 0,0.05",
+    )
+    parser.add_argument("data", help="a system, or a file of observations")
+    parser.add_argument(
+        "--methods",
+        type=_names,
+        default="closed_form,deepskip,weak_sindy",
+        help=f"comma-separated, of: {', '.join(method_names())}",
+    )
+    parser.add_argument(
+        "--noise", type=_levels, default="0,0.05", help="ratios added, comma-separated"
+    )
+    parser.add_argument("--draws", type=int, default=1, help="of noise and trajectory")
+    parser.add_argument("--samples", type=int, help="of a system; its own by default")
+    parser.add_argument("--reference", help="file of clean states that continue DATA")
+    parser.add_argument("--dt", type=float, help="distance of the samples of a file")
+    parser.add_argument("--time", metavar="NAME", help="column or array of the times")
+    parser.add_argument("--lyapunov", type=float, help="maximal exponent")
+    parser.add_argument("--threshold", type=float, help="error of a valid forecast")
+    parser.add_argument("--starts", type=int, default=30, help="forecasts of a model")
+    parser.add_argument(
+        "--horizon", type=float, help="Lyapunov times to forecast; 12 for systems"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="METHOD.KEY=VALUE",
+        help="a setting of a method, e.g. deepskip.width=1024",
+    )
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("-o", "--output", type=Path, help="folder; compare/DATA")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    protocol = protocol_of(arguments)
+    name = protocol.system or Path(arguments.data).stem
+    folder = arguments.output or Path("compare") / name
+    for method in arguments.methods:
+        make_method(
+            method, system=protocol.system, options=protocol.options.get(method)
+        )
+    path = folder / "runs.csv"
+    rows = read_rows(path)
+    wanted = list(jobs(arguments, rows))
+    print(f"{len(wanted)} runs to do, {len(rows)} in {path}")
+    for row in results(wanted, protocol, arguments.workers):
+        # Another comparison may have written to the same file meanwhile.
+        rows = [*read_rows(path), row]
+        write_rows(path, rows)
+        print(_line(row), flush=True)
+    if not rows:
+        raise RuntimeError("there is nothing to compare; give `--methods`.")
+    exponent = protocol.lyapunov_exponent
+    unit = "units of time" if exponent is None else "Lyapunov times"
+    table = summary(read_rows(path))
+    text = markdown(table, name, unit, protocol)
+    (folder / "table.md").write_text(text, encoding="utf-8")
+    print_table(*_cells(table))
+    for row in table:
+        if row["failure"]:
+            print(f"{row['method']} at {row['noise']:g}: {row['failure']}")
+    try:
+        comparison(table, unit).savefig(folder / "table.png", dpi=120)
+    except ImportError as error:
+        print(f"no figure: {error}")
+    print(f"table and figure: {folder}")
+
+
+def protocol_of(arguments: argparse.Namespace) -> Protocol:
+    """What the arguments ask for, the same for every method."""
+    options = settings(arguments.set)
+    if arguments.data in PRESETS:
+        listed = preset(arguments.data)
+        return Protocol(
+            system=listed.name,
+            samples=arguments.samples,
+            lyapunov_exponent=arguments.lyapunov or listed.lyapunov_exponent,
+            threshold=arguments.threshold or listed.threshold,
+            starts=arguments.starts,
+            horizon=arguments.horizon or 12.0,
+            options=options,
+        )
+    if not Path(arguments.data).exists():
+        raise FileNotFoundError(
+            f"`data` must be one of {', '.join(PRESETS)} or a file; there is no "
+            f"{arguments.data}."
+        )
+    where = {"dt": arguments.dt, "time": arguments.time}
+    series = read_series(DataConfig(path=arguments.data, **where))
+    if series.dt is None:
+        raise ValueError("`data` must have samples at equal distances to be compared.")
+    reference = None
+    if arguments.reference:
+        reference = read_series(DataConfig(path=arguments.reference, **where))
+    return Protocol(
+        series=series,
+        reference=reference,
+        lyapunov_exponent=arguments.lyapunov,
+        threshold=arguments.threshold or 0.3,
+        starts=arguments.starts,
+        horizon=arguments.horizon,
+        options=options,
+    )
+
+
+def jobs(arguments: argparse.Namespace, done: Sequence[Row]) -> Iterator[Job]:
+    """What is left to do, a first draw of everything before a second one."""
+    finished = {(row["method"], row["noise"], row["draw"]) for row in done}
+    for draw in range(arguments.draws):
+        for method in arguments.methods:
+            for noise in arguments.noise:
+                if (method, noise, draw) not in finished:
+                    yield Job(method, noise, draw)
+
+
+def results(wanted: Sequence[Job], protocol: Protocol, workers: int) -> Iterator[Row]:
+    """Rows as they are finished, each run in a process where there are several."""
+    if workers <= 1:
+        for job in wanted:
+            yield run_job(job, protocol)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(min(workers, max(1, len(wanted)))) as pool:
+        yield from pool.imap_unordered(_work, [(job, protocol) for job in wanted])
+
+
+def _work(task: tuple[Job, Protocol]) -> Row:
+    return run_job(*task)
+
+
+def settings(entries: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """``method.key=value`` by method; values are Python literals, or words."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        left, equals, text = entry.partition("=")
+        method, dot, key = left.partition(".")
+        if not (equals and dot and key):
+            raise ValueError(f"`--set` must read METHOD.KEY=VALUE; got {entry!r}.")
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = text
+        found.setdefault(method, {})[key] = value
+    return found
+
+
+def markdown(table: Sequence[Row], name: str, unit: str, protocol: Protocol) -> str:
+    """The table with what it means."""
+    rows, header = _cells(table)
+    lines = [
+        f"# Methods on {name}",
+        "",
+        f"Valid prediction time in {unit}: mean over draws of the means over "
+        f"{protocol.starts} starts, +- standard deviation over draws; threshold "
+        f"{protocol.threshold:g}, exponent {protocol.lyapunov_exponent}. KL: mean over "
+        "components of the divergence of densities of long forecasts. Seconds are wall "
+        "time of the fit on one core.",
+        "",
+        f"| {' | '.join(header)} |",
+        f"|{' --- |' * len(header)}",
+    ]
+    lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
+    return "\n".join([*lines, ""])
+
+
+def _cells(table: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
+    header = [
+        "method",
+        "noise",
+        "draws",
+        "VPT",
+        "KL",
+        "seconds",
+        "epochs",
+        "evaluations",
+    ]
+    cells = []
+    for row in table:
+        vpt = _number(row["vpt"], ".2f")
+        if not math.isnan(row["spread"]):
+            vpt += f" +- {row['spread']:.2f}"
+        cells.append(
+            [
+                row["method"],
+                f"{100 * row['noise']:g} %",
+                str(row["draws"]),
+                vpt,
+                _number(row["kl"], ".3g"),
+                _number(row["seconds"], ".3g"),
+                _number(row["epochs"], ".0f"),
+                _number(row["evaluations"], ".2g"),
+            ]
+        )
+    return cells, header
+
+
+def _line(row: Row) -> str:
+    head = f"{row['method']} at {row['noise']:g}, draw {row['draw']}: "
+    if row.get("failure"):
+        return head + row["failure"]
+    return head + f"VPT {row['vpt']:.2f}, {row['seconds']:.1f} s"
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
+
+
+def _names(text: str) -> list[str]:
+    known, names = method_names(), [word.strip() for word in text.split(",") if word]
+    for name in names:
+        if name not in known:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is no method; known: {', '.join(known)}"
+            )
+    return names
+
+
+def _levels(text: str) -> list[float]:
+    return [float(word) for word in text.split(",") if word]
