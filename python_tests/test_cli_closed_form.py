@@ -35,7 +35,11 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     model = load("runs/one/model.pt")
     assert len(model.members_) == 5 and "is linear in" in model.why_
 
-    assert main(["forecast", "runs/one", "--state", "11,10", "--steps", "5"]) == 0
+    forecast = ["forecast", "runs/one", "--state", "11,10", "--steps", "5"]
+    assert main([*forecast, "--spread", "-o", "next.csv"]) == 0
+    table = np.genfromtxt("next.csv", delimiter=",", names=True)
+    assert table.dtype.names == ("t", "u0", "u1", "u0_std", "u1_std")
+    assert (table["u0_std"][1:] > 0).all() and table["u0_std"][-1] < 0.05
     evaluate = ["evaluate", "runs/one", "test.npz", "--no-climate", "--json"]
     capsys.readouterr()
     assert main(evaluate) == 0
@@ -49,7 +53,8 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     # A run that is resumed is solved again, to the same bits.
     assert main(["train", "-q", "--resume", "runs/one"]) == 0
     again = load("runs/one/model.pt")
-    assert torch.equal(again.field_.coefficients, model.field_.coefficients)
+    heads = [next(one.field_.parameters()) for one in (again, model)]
+    assert torch.equal(*heads)
 
 
 def test_a_dry_run_tells_the_method_that_would_be_taken(

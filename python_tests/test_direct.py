@@ -135,6 +135,7 @@ def test_intervals_of_ensembles_hold_what_they_promise() -> None:
         v = noisy(300, seed=10 + draw)[1]
         model = WPNODE(config=settings, ensemble=40).fit(v, DT)
         assert model.states_ is not None and model.states_std_ is not None
+        assert model.sigma_ is not None
         ahead = model.forecast_ensemble(
             model.states_[-1],
             t,
@@ -157,10 +158,10 @@ def test_blocks_are_resampled_where_nothing_else_tells_the_spread() -> None:
     settings = config()
     settings.closed_form.refine = False
     model = WPNODE(config=settings, ensemble=12).fit(noisy()[1], DT)
-    heads = torch.stack([member.coefficients for member in model.members_])
+    heads = torch.stack([next(member.parameters()) for member in model.members_])
     spread = heads.std(0)
     assert (spread > 0).all()
-    found = model.field_.coefficients
+    found = next(model.field_.parameters())
     assert ((heads.mean(0) - found).abs() < 3 * spread).all()
 
 

@@ -3,6 +3,7 @@
 import argparse
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--forcing", help="file with the inputs at the forecast times")
     parser.add_argument("--solver", default="dopri5", help="as in torchdiffeq")
+    parser.add_argument(
+        "--spread",
+        action="store_true",
+        help="also the standard deviation over the ensemble the model was fitted with",
+    )
     parser.add_argument("-o", "--output", type=Path, help=".csv or .npz")
     parser.set_defaults(run=run)
 
@@ -54,6 +60,13 @@ def run(arguments: argparse.Namespace) -> None:
     forecast = model.forecast(start, t, forcing=forcing, method=arguments.solver)
     table = forecast.reshape(len(t), -1).numpy()
     names = list(model.names_ or (f"u{i}" for i in range(table.shape[1])))
+    arrays: dict[str, Any] = {"u": forecast.numpy()}
+    ended = ~np.isfinite(table).all(1)
+    if arguments.spread:
+        std = model.forecast_ensemble(start, t, method=arguments.solver).std
+        arrays["std"] = std.numpy()
+        table = np.column_stack([table, std.reshape(len(t), -1).numpy()])
+        names += [f"{name}_std" for name in names]
     if arguments.output is None:
         shown = torch.linspace(0, len(t) - 1, min(len(t), 11)).round().long().tolist()
         rows = [
@@ -61,9 +74,8 @@ def run(arguments: argparse.Namespace) -> None:
         ]
         print_table(rows, ["t", *names[:8]])
     else:
-        _write(arguments.output, t.numpy(), forecast.numpy(), table, names)
+        _write(arguments.output, t.numpy(), arrays, table, names)
         print(f"{arguments.output}: {len(t)} states, dt = {dt:g}")
-    ended = ~np.isfinite(table).all(1)
     if ended.any():
         raise RuntimeError(f"the forecast diverged at t = {t[int(ended.argmax())]:g}.")
 
@@ -101,10 +113,14 @@ def _start(
 
 
 def _write(
-    path: Path, t: np.ndarray, states: np.ndarray, table: np.ndarray, names: list[str]
+    path: Path,
+    t: np.ndarray,
+    arrays: dict[str, Any],
+    table: np.ndarray,
+    names: list[str],
 ) -> None:
     if path.suffix == ".npz":
-        np.savez_compressed(path, t=t, u=states)
+        np.savez_compressed(path, t=t, **arrays)
     elif path.suffix == ".csv":
         header = ",".join(["t", *names])
         rows = np.column_stack([t, table])
