@@ -16,6 +16,7 @@ from wpnode_ext.baselines.comparison import (
     read_rows,
     run_job,
     summary,
+    without_failures,
     write_rows,
 )
 from wpnode_ext.cli.compare import settings
@@ -70,6 +71,14 @@ class TestRun:
         assert size == pytest.approx(0.05, rel=0.2)
         assert truth.n_samples == 40
 
+    def test_missing_values_stay_missing_under_noise(self) -> None:
+        v = oscillation(800)
+        v[100:103] = math.nan
+        protocol = Protocol(series=make_series(v, dt=DT))
+        noisy, reference = protocol.data(Job("rfm", 0.1, 0))
+        assert noisy.missing.nonzero().flatten().tolist() == [100, 101, 102]
+        assert noisy.n_samples + reference.n_samples == 800
+
     def test_row_has_all_numbers(self) -> None:
         series = make_series(oscillation(800), dt=DT)
         protocol = Protocol(series=series, starts=4, horizon=2.0)
@@ -77,7 +86,7 @@ class TestRun:
         assert row.get("failure") is None
         assert row["vpt"] > 1.5
         assert row["evaluations"] > 0
-        assert all(math.isfinite(row[name]) for name in ("kl", "seconds", "epochs"))
+        assert all(math.isfinite(row[name]) for name in ("kl", "cpu_seconds", "epochs"))
 
     def test_a_failure_is_a_row(self) -> None:
         series = make_series(oscillation(400), dt=DT)
@@ -119,6 +128,9 @@ class TestTable:
         assert first["spread"] == pytest.approx(2**0.5)
         assert second["draws"] == 0
         assert second["failure"] == "ValueError: no, not"
+
+    def test_failures_can_be_left_out(self) -> None:
+        assert without_failures(self.ROWS) == list(self.ROWS[:2])
 
     def test_settings_by_method(self) -> None:
         given = ["a.width=10", "a.name=word", "b.hidden=(3, 4)"]

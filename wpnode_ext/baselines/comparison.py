@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data import Series, add_noise, make_series
+from ..estimator import choose_weak_form
 from ..fields import Field
 from ..systems import preset
 from ..training.config import TrainConfig, resolve
@@ -37,6 +38,7 @@ COLUMNS: tuple[str, ...] = (
     "diverged",
     "kl",
     "seconds",
+    "cpu_seconds",
     "epochs",
     "evaluations",
     "failure",
@@ -99,12 +101,16 @@ class Protocol:
         assert self.series is not None
         series, reference = self.series, self.reference
         if reference is None:
-            series, held = series.split(self.held_back, min_length=60)
-            reference = filtered(held, resolve(TrainConfig()), None)
+            choice, weak = choose_weak_form(series, TrainConfig(method="weak"))
+            config = resolve(TrainConfig(weak=weak))
+            series, held = series.split(self.held_back, min_length=config.weak.ell + 1)
+            reference = filtered(held, config, choice and choice.q_filter)
         if job.noise:
             v, _ = add_noise(
                 series.v, job.noise, mode="global_rms", seed=2000 + job.draw
             )
+            if series.mask is not None:
+                v = v.masked_fill(series.mask, math.nan)
             series = make_series(
                 list(v.split(list(series.lengths))),
                 dt=series.dt,
@@ -125,10 +131,11 @@ def run_job(job: Job, protocol: Protocol) -> Row:
             system=protocol.system,
             options=protocol.options.get(job.method),
         )
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         with counted_evaluations(series.v[0].numel()) as counter:
             model.fit(series)  # type: ignore[attr-defined]
         row["seconds"] = time.perf_counter() - began
+        row["cpu_seconds"] = time.process_time() - busy
         if isinstance(model, Baseline):
             row["epochs"] = model.cost_.epochs
             row["evaluations"] = model.cost_.evaluations
@@ -211,9 +218,15 @@ def read_rows(path: Path) -> list[Row]:
             row["draw"] = int(entry["draw"])
             for name in COLUMNS:
                 if name not in row:
-                    row[name] = float(entry[name]) if entry[name] else math.nan
+                    text = entry.get(name)
+                    row[name] = float(text) if text else math.nan
             rows.append(row)
         return rows
+
+
+def without_failures(rows: Sequence[Row]) -> list[Row]:
+    """Rows of the jobs that succeeded."""
+    return [row for row in rows if not row.get("failure")]
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -234,7 +247,7 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     table = []
     for method, noise in keys:
         group = [r for r in rows if (r["method"], r["noise"]) == (method, noise)]
-        good = [r for r in group if not r.get("failure")]
+        good = without_failures(group)
         line: Row = {"method": method, "noise": noise, "draws": len(good)}
         for name in COLUMNS[3:-1]:
             values = [r[name] for r in good if not math.isnan(r.get(name, math.nan))]

@@ -15,6 +15,7 @@ from ..baselines.comparison import (
     read_rows,
     run_job,
     summary,
+    without_failures,
     write_rows,
 )
 from ..baselines.methods import make_method, method_names
@@ -68,6 +69,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="METHOD.KEY=VALUE",
         help="a setting of a method, e.g. deepskip.width=1024",
     )
+    parser.add_argument(
+        "--retry", action="store_true", help="do runs again that had failed"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("-o", "--output", type=Path, help="folder; compare/DATA")
     parser.set_defaults(run=run)
@@ -83,6 +87,9 @@ def run(arguments: argparse.Namespace) -> None:
         )
     path = folder / "runs.csv"
     rows = read_rows(path)
+    if arguments.retry:
+        rows = without_failures(rows)
+        write_rows(path, rows)
     wanted = list(jobs(arguments, rows))
     print(f"{len(wanted)} runs to do, {len(rows)} in {path}")
     for row in results(wanted, protocol, arguments.workers):
@@ -195,8 +202,8 @@ def markdown(table: Sequence[Row], name: str, unit: str, protocol: Protocol) -> 
         f"Valid prediction time in {unit}: mean over draws of the means over "
         f"{protocol.starts} starts, +- standard deviation over draws; threshold "
         f"{protocol.threshold:g}, exponent {protocol.lyapunov_exponent}. KL: mean over "
-        "components of the divergence of densities of long forecasts. Seconds are wall "
-        "time of the fit on one core.",
+        "components of the divergence of densities of long forecasts. Seconds of the "
+        "fit, which has one core: by the clock, and the core's own.",
         "",
         f"| {' | '.join(header)} |",
         f"|{' --- |' * len(header)}",
@@ -213,6 +220,7 @@ def _cells(table: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
         "VPT",
         "KL",
         "seconds",
+        "of the core",
         "epochs",
         "evaluations",
     ]
@@ -229,6 +237,7 @@ def _cells(table: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
                 vpt,
                 _number(row["kl"], ".3g"),
                 _number(row["seconds"], ".3g"),
+                _number(row["cpu_seconds"], ".3g"),
                 _number(row["epochs"], ".0f"),
                 _number(row["evaluations"], ".2g"),
             ]

@@ -1,0 +1,108 @@
+"""All methods beside the paper's rows: valid prediction times and costs.
+
+    wpnode compare lorenz63 --methods deepskip,rafda --noise 0,0.01,0.05,0.1,0.2 \
+        --draws 3 -o benchmarks/accuracy/compare_lorenz63
+    python benchmarks/accuracy/compare.py lorenz63
+
+The command makes the runs, which can be stopped and continued at any time; this script
+puts what ``compare_<system>/runs.csv`` holds into ``compare_<system>/paper.md``.
+"""
+
+import argparse
+import math
+from pathlib import Path
+
+from wpnode_ext.baselines.comparison import read_rows, summary
+
+NOISE = (0.0, 0.01, 0.05, 0.1, 0.2)
+HERE = Path(__file__).parent
+# Mean valid prediction times the paper prints, in its Lyapunov times.
+PAPER: dict[str, dict[str, tuple[float, ...]]] = {
+    "lorenz63": {
+        "wp": (2.70, 2.77, 2.90, 2.23, 0.96),
+        "weak": (3.19, 3.29, 2.77, 1.60, 0.76),
+        "mp_node": (1.20, 1.10, 0.86, 0.45, 0.20),
+        "vf_node": (2.25, 2.30, 0.86, 0.57, 0.25),
+        "deepskip": (4.47, 1.54, 0.56, 0.34, 0.11),
+        "rafda": (1.51, 3.13, 2.62, 1.91, 1.16),
+    },
+    "lorenz96": {
+        "mp_node": (1.46, 1.48, 1.35, 1.29, 0.93),
+        "deepskip": (6.06, 4.26, 1.64, 1.78, 0.63),
+        "vf_node": (0.20, 0.20, 0.20, 0.20, 0.20),
+    },
+    "kuramoto_sivashinsky": {
+        "mp_node": (1.63, 2.13, 2.37, 1.57, 1.14),
+        "deepskip": (4.26, 2.51, 1.16, 0.76, 0.45),
+    },
+}
+
+
+def table(system: str) -> str:
+    """Markdown: ours above the paper's, then the costs."""
+    rows = summary(read_rows(HERE / f"compare_{system}" / "runs.csv"))
+    found = {(row["method"], row["noise"]): row for row in rows}
+    methods = sorted({row["method"] for row in rows})
+    head = " | ".join(f"{100 * level:g} %" for level in NOISE)
+    lines = [
+        f"# {system}: mean valid prediction time, in Lyapunov times",
+        "",
+        "Mean over the draws named in brackets, 30 starts each, of what is finished.",
+        "",
+        f"| method | {head} |",
+        "| --- |" + " --- |" * len(NOISE),
+    ]
+    for method in methods:
+        cells = [_vpt(found.get((method, level))) for level in NOISE]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+        paper = PAPER.get(system, {}).get(method)
+        if paper:
+            values = " | ".join(f"{value:.2f}" for value in paper)
+            lines.append(f"| {method}, paper | {values} |")
+    lines += [
+        "",
+        "## Cost",
+        "",
+        "Seconds of one core, means over all levels and draws.",
+        "",
+        "| method | seconds | epochs | seconds an epoch | evaluations |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for method in methods:
+        mine = [row for row in rows if row["method"] == method and row["draws"]]
+        if mine:
+            lines.append(_cost(method, mine))
+    return "\n".join([*lines, ""])
+
+
+def _vpt(row: dict | None) -> str:
+    if row is None or not row["draws"]:
+        return ""
+    spread = "" if math.isnan(row["spread"]) else f" +- {row['spread']:.2f}"
+    return f"{row['vpt']:.2f}{spread} ({row['draws']})"
+
+
+def _cost(method: str, rows: list[dict]) -> str:
+    def mean(name: str) -> float:
+        return sum(row[name] for row in rows) / len(rows)
+
+    seconds, epochs = mean("cpu_seconds"), mean("epochs")
+    return (
+        f"| {method} | {seconds:.3g} | {epochs:.0f} | {seconds / epochs:.3g} | "
+        f"{mean('evaluations'):.2g} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("system", choices=PAPER, nargs="?", default="lorenz63")
+    system = parser.parse_args().system
+    text = table(system)
+    (HERE / f"compare_{system}" / "paper.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
