@@ -6,9 +6,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+import shape_checks
+
 # Virtual machines announce AMX and then refuse its instructions: oneDNN dies of them.
 # It reads this at its first use.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+# Before any test module imports the package; WPNODE_SHAPE_CHECKS=0 leaves it alone.
+if os.environ.get("WPNODE_SHAPE_CHECKS", "1") != "0":
+    shape_checks.switch_on()
 
 # Largest error allowed, relative to the largest value expected; sums over a segment
 # scale it by `ell`. A looser bound in a test carries its reason.
