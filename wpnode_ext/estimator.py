@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ._typing import Array
+from .coordinates import Coordinates
 from .data import Series
 from .fields import LinearField, as_field
 from .forecaster import Data, Forecaster, as_series
@@ -45,6 +46,9 @@ class WPNODE(Forecaster):
             for :meth:`forecast_ensemble`.
         symmetry: of the system, for the closed form: a `Symmetry`, or words as in
             :meth:`~wpnode_ext.symmetry.Symmetry.named`.
+        coordinates: fewer coordinates for the closed form, "fourier" (waves of a ring),
+            "pod" (directions of largest variance), a matrix ``[D, M]`` of columns or a
+            `Coordinates`; states and forecasts are told in the units of the data.
         p, ell, q: the weak form; those not given are chosen from the data by
             :func:`~wpnode_ext.select_weak_form`, where samples are equally spaced.
         lam: weight of the strong term of "wp".
@@ -79,6 +83,7 @@ class WPNODE(Forecaster):
         refine: bool | None = None,
         ensemble: int | None = None,
         symmetry: Symmetry | str | None = None,
+        coordinates: Coordinates | Tensor | str | None = None,
         p: int | None = None,
         ell: int | None = None,
         q: int | None = None,
@@ -104,11 +109,14 @@ class WPNODE(Forecaster):
         base.strong = _with(base.strong, window=window)
         base.optim = _with(base.optim, epochs=epochs, lr=lr)
         base.weak = _with(base.weak, p=p, ell=ell, q=q)
-        words = symmetry if isinstance(symmetry, str) else None
+        declared = {"symmetry": symmetry, "coordinates": coordinates}
+        words = {k: x for k, x in declared.items() if isinstance(x, str)}
         base.closed_form = _with(
-            base.closed_form, refine=refine, ensemble=ensemble, symmetry=words
+            base.closed_form, refine=refine, ensemble=ensemble, **words
         )
-        self._symmetry = symmetry if isinstance(symmetry, Symmetry) else None
+        self._declared: dict[str, Any] = {
+            k: x for k, x in declared.items() if not isinstance(x, str)
+        }
         self._own_field: nn.Module | None = None
         if isinstance(field, str):
             base.field = replace(base.field, kind=field)  # type: ignore[arg-type]
@@ -194,9 +202,9 @@ class WPNODE(Forecaster):
         run: RunFolder | str | Path | None,
     ) -> str:
         """The closed form: no epochs, no held-out part; what speaks against it."""
-        own, shape = self._own_field, tuple(series.state_shape)
+        own = self._own_field
 
-        def make(forcing_dim: int) -> LinearField:
+        def make(forcing_dim: int, shape: tuple[int, ...]) -> LinearField:
             made = own or make_field(
                 config.field, shape, forcing_dim, torch.Generator().manual_seed(0)
             )
@@ -207,13 +215,10 @@ class WPNODE(Forecaster):
                 )
             return made
 
-        symmetry = self._symmetry
-        if symmetry is None and config.closed_form.symmetry:
-            symmetry = Symmetry.named(config.closed_form.symmetry, shape[0])
         folder = RunFolder(run) if isinstance(run, str | Path) else run
         with RunLog(log=folder and folder.log, progress=self.verbose) as log:
             log.say(f"method {config.method}: {self.why_}")
-            solved = solve_field(series, make, config, symmetry=symmetry, say=log.say)
+            solved = solve_field(series, make, config, say=log.say, **self._declared)
         attach_forcing(solved.field, solved.forcing)
         self._set_model(
             solved.field, solved.scaler, solved.forcing_scaler, config, series

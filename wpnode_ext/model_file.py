@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import nn
 
-from .fields import Field
+from .fields import EquivariantField, Field, LinearField
 from .scaling import Scaler, scaler_from_state_dict
 from .training import checkpoint
 from .training.config import TrainConfig, from_dict, to_dict
@@ -59,6 +59,7 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
     state = checkpoint.load(path, "model")
     try:
         config = from_dict(TrainConfig, state["config"])
+        scaler, weights = scaler_from_state_dict(state["scaler"]), state["model"]
         if field is None:
             if state["own_field"]:
                 raise ValueError(
@@ -67,11 +68,13 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
                 )
             field = make_field(
                 config.field,
-                tuple(state["state_shape"]),
+                scaler.scaled_shape(tuple(state["state_shape"])),
                 state["forcing_dim"],
                 torch.Generator().manual_seed(0),
             )
-        weights = state["model"]
+            if state["field_class"] == EquivariantField.__name__:
+                assert isinstance(field, LinearField)
+                field = EquivariantField(field, weights["basis"])
         first = next((w for w in weights.values() if w.is_floating_point()), None)
         field = field.to(torch.float32 if first is None else first.dtype)
         _load_weights(field, weights, path)
@@ -79,7 +82,7 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
         model: Any = kind(config=config)  # type: ignore[call-arg]
         model._set_model(
             field,
-            scaler_from_state_dict(state["scaler"]),
+            scaler,
             None if inputs is None else scaler_from_state_dict(inputs),
             config,
         )
@@ -102,10 +105,13 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
 def _can_rebuild(model: _Model) -> bool:
     """Whether the settings alone give a field with the same parameters."""
     field = model.field_
+    if isinstance(field, EquivariantField):
+        # The basis is in the file; what it multiplies must be told by the settings.
+        field = field.base
     try:
         twin = make_field(
             model.config_.field,
-            model.state_shape_,
+            model.scaler_.scaled_shape(model.state_shape_),
             field.forcing_dim if isinstance(field, Field) else 0,
             torch.Generator().manual_seed(0),
         )

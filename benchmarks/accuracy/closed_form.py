@@ -101,9 +101,8 @@ def run(
         dt,
         lyapunov_exponent=setting.exponent,
         exponent=False,
-        solvers=("rk4_classic",),
         seed=places,
-        **setting.climate,
+        **{"solvers": ("rk4_classic",), **setting.climate},
     )
     return {
         "variant": variant,

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wpnode_ext.systems import Lorenz63, System
+from wpnode_ext.systems import KuramotoSivashinsky, Lorenz63, Lorenz96, System
+from wpnode_ext.training import TrainConfig
+from wpnode_ext.training.config import FieldConfig
 
 NOISE = (0.0, 0.01, 0.05, 0.1, 0.2)
 
@@ -43,6 +45,13 @@ class Setting:
     climate: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Weak forms are the paper's.
+_L96 = {"p": 8, "ell": 80, "q": 2}
+_KS = {"coordinates": "fourier", "p": 16, "ell": 60, "q": 2}
+_WAVES = "shifts + odd_mirror"
+# Ten random features, each under all 128 shifts and mirrors of 64 sites.
+_FAMILIES = TrainConfig(field=FieldConfig(kind="features", features=1280))
+
 SYSTEMS: dict[str, Setting] = {
     "lorenz63": Setting(
         system=Lorenz63(),
@@ -62,5 +71,46 @@ SYSTEMS: dict[str, Setting] = {
         paper=(4.47, 3.29, 2.90, 2.23, 1.16),
         paper_kl=(0.001, 0.002, 0.001, 0.003, 0.03),
         climate={"members": 200, "duration": 50.0},
+    ),
+    # One map for all sites is what shifts of a ring leave: the symmetry is the field's.
+    "lorenz96": Setting(
+        system=Lorenz96(),
+        n=100_000,
+        dt=0.01,
+        beyond=20_000,
+        exponent=1.68,
+        threshold=0.5,
+        horizon=(12.0, 12.0),
+        variants={
+            "library, one map for all sites": {"field": "ring_library", **_L96},
+            "features, one map for all sites": {"field": "ring", **_L96},
+        },
+        bars=(6.1, 5.0, 4.2, 3.6, 2.8),
+        paper=(6.06, 4.26, 3.24, 2.75, 2.08),
+        paper_kl=(0.02, 0.02, 0.02, 0.02, 0.02),
+        climate={"members": 20, "duration": 50.0},
+    ),
+    "ks": Setting(
+        system=KuramotoSivashinsky(),
+        n=100_000,
+        dt=0.25,
+        beyond=20_000,
+        exponent=0.05,
+        threshold=0.5,
+        horizon=(12.0, 10.0),
+        variants={
+            "library, symmetry": {"field": "library", "symmetry": _WAVES, **_KS},
+            "library": {"field": "library", **_KS},
+            "features, symmetry": {"config": _FAMILIES, "symmetry": _WAVES, **_KS},
+        },
+        bars=(5.5, 4.6, 3.9, 3.2, 2.4),
+        paper=(4.26, 3.82, 3.31, 2.87, 1.53),
+        paper_kl=(0.03, 0.01, 0.008, 0.01, 0.02),
+        climate={
+            "members": 20,
+            "duration": 1000.0,
+            "length": 22.0,
+            "solvers": ("dopri5",),
+        },
     ),
 }

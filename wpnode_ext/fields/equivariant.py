@@ -45,7 +45,7 @@ class EquivariantField(LinearField):
         self.register_buffer("basis", basis.to(dtype))
         self.coefficients = nn.Parameter(torch.zeros(basis.shape[2], 1, dtype=dtype))
         self._terms = _terms(self.basis)
-        self._known: tuple[int, Tensor] = (-1, self.basis)
+        self._known: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def of(cls, base: LinearField, maps: Float[Tensor, "G D D"]) -> "EquivariantField":
@@ -63,9 +63,9 @@ class EquivariantField(LinearField):
         if torch.is_grad_enabled():
             return (self.basis @ self.coefficients)[..., 0]
         # A product over the whole basis: worth keeping until the coefficients change.
-        if self._known[0] != self.coefficients._version:
+        if self._known is None or not torch.equal(self._known[0], self.coefficients):
             value = (self.basis @ self.coefficients)[..., 0]
-            self._known = (self.coefficients._version, value)
+            self._known = (self.coefficients.detach().clone(), value)
         return self._known[1]
 
     def features(
@@ -77,7 +77,7 @@ class EquivariantField(LinearField):
         else:
             values = phi.new_zeros(*phi.shape[:-1], self.basis[0].numel())
             for places, sources, weights in self._terms:
-                values[..., places] += phi[..., sources] * weights
+                values[..., places] += phi[..., sources] * weights.to(phi)
         return values.unflatten(-1, self.basis.shape[1:])
 
     def at(

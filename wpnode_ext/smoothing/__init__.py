@@ -1,6 +1,6 @@
 """Noisy series and a model that is almost right: the states between the two."""
 
-from .local_polynomial import LocalFit, local_polynomial
+from .local_polynomial import LocalFit, first_states, local_polynomial
 from .projected import ProjectedStep, projected_step
 from .refine import Refinement, Round, refine
 from .smoother import SmoothedStates, smooth_states
@@ -11,6 +11,7 @@ __all__ = [
     "Refinement",
     "Round",
     "SmoothedStates",
+    "first_states",
     "local_polynomial",
     "projected_step",
     "refine",

@@ -26,7 +26,7 @@ class LocalFit:
     Attributes:
         states: ``[N, *state]``, float64; values at missing samples too.
         sigma: noise per component from what the fit leaves over, ``[*state]``.
-        width: samples of a window.
+        width: samples of a window, the widest of all components.
     """
 
     states: Float[Tensor, "N ..."]
@@ -41,8 +41,8 @@ def local_polynomial(
 
     On uniform times without gaps this is the Savitzky-Golay filter. A degree of 4 keeps
     the peaks that a positive kernel would flatten. Windows end at gaps and borders,
-    missing values have no weight. Of the widths the one with the least error in
-    predicting samples from their neighbours alone is taken.
+    missing values have no weight. Of the widths each component takes the one with the
+    least error in predicting samples from their neighbours alone.
 
     Args:
         series: the observations.
@@ -55,13 +55,43 @@ def local_polynomial(
             f"`widths` must have one above degree + 2 = {degree + 2}; "
             f"got {list(widths)}."
         )
-    best: tuple[float, LocalFit] | None = None
-    for width in usable:
-        fit, error = _fitted(series, degree, width)
-        if best is None or error < best[0]:
-            best = error, fit
-    assert best is not None
-    return best[1]
+    states, sigma, least = _fitted(series, degree, usable[0])
+    chosen = torch.full(least.shape, usable[0])
+    for width in usable[1:]:
+        other, noise, error = _fitted(series, degree, width)
+        better = error < least
+        states[:, better] = other[:, better]
+        sigma[better], least[better], chosen[better] = (
+            noise[better],
+            error[better],
+            width,
+        )
+    shape = series.v.shape
+    return LocalFit(
+        states.reshape(shape), sigma.reshape(shape[1:]), int(chosen.max().item())
+    )
+
+
+def first_states(series: Series, sigma: Array | float | None = None) -> LocalFit:
+    """States to begin with: between the local polynomials and the data.
+
+    Where even the narrowest polynomial is too stiff for the signal, or there is next to
+    no noise, it is the worse of the two. With errors of variance s for the polynomial
+    and sigma^2 for the data the best mean of both follows from what the fit leaves
+    over: its weight is the noise's share of that.
+
+    Args:
+        series: the observations.
+        sigma: noise per component; estimated by default.
+    """
+    fit = local_polynomial(series)
+    noise = noise_of(series, fit.sigma, sigma)
+    share = (noise / fit.sigma.clamp(min=torch.finfo(torch.float64).tiny)).square()
+    v = series.v.double()
+    states = v + share.clamp(max=1.0) * (fit.states - v)
+    if series.mask is not None:
+        states = torch.where(series.mask, fit.states, states)
+    return LocalFit(states, fit.sigma, fit.width)
 
 
 def noise_of(
@@ -85,8 +115,10 @@ def noise_of(
     )
 
 
-def _fitted(series: Series, degree: int, width: int) -> tuple[LocalFit, float]:
-    """The fit, and its squared error in predicting each sample from the others."""
+def _fitted(
+    series: Series, degree: int, width: int
+) -> tuple[Float[Tensor, "N D"], Float[Tensor, " D"], Float[Tensor, " D"]]:
+    """States, noise, and the squared error in predicting samples from the others."""
     n = series.n_samples
     data = series.v.double().reshape(n, -1)
     seen = torch.ones_like(data)
@@ -120,11 +152,8 @@ def _fitted(series: Series, degree: int, width: int) -> tuple[LocalFit, float]:
     left = (data - states) * seen
     counts = seen.sum(0).clamp(min=1)
     variance = (left.square() / share).sum(0) / counts
-    scale = data.var(0).clamp(min=torch.finfo(torch.float64).tiny)
-    error = ((left / share).square().sum(0) / counts / scale).mean().item()
-    shape, state = series.v.shape, series.state_shape
-    fit = LocalFit(states.reshape(shape), variance.sqrt().reshape(state), width)
-    return fit, error
+    error = (left / share).square().sum(0) / counts
+    return states, variance.sqrt(), error
 
 
 def _windows(series: Series, width: int) -> tuple[Int[Tensor, "N w"], Tensor]:

@@ -1,9 +1,9 @@
 """Field and states refined together: fit, smooth, fit again.
 
-The first states come from local polynomials, the first field from the caller's `fit`.
-Then the states are smoothed with the field, and the field is improved: by the step of
-:mod:`.projected` where it is linear in what is learned, else by `fit` on the states.
-A share of the observations is kept from both; they decide when to stop.
+The first states come from local polynomials and the data, the first field from the
+caller's `fit`. Then the states are smoothed with the field, and the field is improved:
+by the step of :mod:`.projected` where it is linear in what is learned, else by `fit` on
+the states. A share of the observations is kept from both; they decide when to stop.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from ..fields.linear import LinearField
 from .exponential_step import make_step
 from .gauss_newton import Problem
 from .held_out import Watch, hide_values, spread_stretches
-from .local_polynomial import local_polynomial, noise_of
+from .local_polynomial import first_states, noise_of
 from .projected import ProjectedStep, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
 
@@ -139,7 +139,7 @@ def refine(
         raise ValueError(
             f"`update` must be 'auto', 'projected' or 'fit'; got {update!r}."
         )
-    start = local_polynomial(series)
+    start = first_states(series, sigma)
     noise = noise_of(series, start.sigma, sigma)
     field = fit(start.states)
     projected = update != "fit" and isinstance(field, LinearField)

@@ -69,13 +69,15 @@ class ClosedFormConfig:
     `ridge` None: chosen by forecasts of held-out data. `refine`: field and states
     improved together. `ensemble`: fields as likely as the best one, for forecasts with
     a spread. `symmetry`: "shifts", "mirror" or "odd_mirror" of a ring, joined by "+",
-    or the signs of a reflection, "-,-,+".
+    or the signs of a reflection, "-,-,+". `coordinates`: "fourier" or "pod", fewer
+    coordinates in which the field is fitted.
     """
 
     ridge: float | None = None
     refine: bool = True
     ensemble: int = 0
     symmetry: str = ""
+    coordinates: str = ""
 
 
 @dataclass

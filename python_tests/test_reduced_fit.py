@@ -1,0 +1,109 @@
+"""The closed form in fewer coordinates, under symmetries, from fit to file."""
+
+from functools import lru_cache
+
+import pytest
+import torch
+
+from wpnode_ext import estimator
+from wpnode_ext.coordinates import Coordinates
+from wpnode_ext.data import make_series
+from wpnode_ext.estimator import WPNODE
+from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
+from wpnode_ext.symmetry import Symmetry
+from wpnode_ext.systems import KuramotoSivashinsky
+from wpnode_ext.training.reduced import reduced_scaler, restricted
+
+SITES, DT, SIGMA = 32, 0.25, 0.04
+
+
+@lru_cache
+def waves() -> tuple[torch.Tensor, torch.Tensor]:
+    """A flame front and noisy observations of it."""
+    clean = KuramotoSivashinsky(n_points=SITES).simulate(900, DT, seed=3)
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    return clean, clean + SIGMA * noise.double()
+
+
+@lru_cache
+def fitted() -> WPNODE:
+    model = WPNODE(
+        method="closed_form",
+        field="library",
+        symmetry="shifts + odd_mirror",
+        coordinates="fourier",
+        p=8,
+        ell=30,
+        q=2,
+    )
+    return model.fit(waves()[1], DT)
+
+
+def rms(x: torch.Tensor) -> float:
+    return x.square().mean().sqrt().item()
+
+
+def test_states_are_refined_and_told_in_physical_space() -> None:
+    clean, _ = waves()
+    model = fitted()
+    assert isinstance(model.field_, EquivariantField)
+    assert model.field_.dim < SITES
+    assert model.states_ is not None and model.states_std_ is not None
+    assert model.states_.shape == model.states_std_.shape == clean.shape
+    assert model.solved_.refinement is not None
+    first = model.scaler_.inverse(model.solved_.refinement.first_states)
+    assert rms(model.states_ - clean) < min(0.2 * SIGMA, 0.6 * rms(first - clean))
+    assert model.sigma_ is not None and model.sigma_.shape == (SITES,)
+
+
+def test_forecasts_commute_with_the_symmetry() -> None:
+    u0, t = waves()[0][-1], DT * torch.arange(9)
+    plain = fitted().forecast(u0, t)
+    assert plain.shape == (9, SITES)
+    for g in (Symmetry.shifts(SITES), Symmetry.mirror(SITES, sign=-1)):
+        moved = fitted().forecast(g.matrices[1] @ u0, t)
+        torch.testing.assert_close(moved, plain @ g.matrices[1].T, rtol=0, atol=1e-5)
+
+
+def test_the_file_holds_coordinates_and_symmetry(tmp_path) -> None:
+    fitted().save(tmp_path / "model.pt")
+    again = estimator.load(tmp_path / "model.pt")
+    u0, t = waves()[0][-3:], DT * torch.arange(5)
+    torch.testing.assert_close(again.forecast(u0, t), fitted().forecast(u0, t))
+
+
+def test_samples_with_a_missing_entry_are_left_out_of_the_coordinates() -> None:
+    clean, noisy = waves()
+    holed = noisy.clone()
+    holed[100:110, 3] = float("nan")
+    series = make_series(holed, dt=DT)
+    symmetry = Symmetry.named("shifts + odd_mirror", SITES)
+    scaler = reduced_scaler(series, "fourier", symmetry)
+    a = scaler.transform(clean)
+    assert a.isfinite().all()
+    assert a.square().mean().item() == pytest.approx(1.0, rel=0.2)
+    # Both phases of a wave have one scale: a shift turns one into the other.
+    lengths = scaler.encode.norm(dim=1).reshape(-1, 2)
+    torch.testing.assert_close(lengths[:, 0], lengths[:, 1])
+
+
+def test_what_is_not_orthogonal_or_not_in_families_is_left_to_the_data() -> None:
+    stretch = torch.tensor([[0.0, 2.0], [0.5, 0.0]], dtype=torch.float64)
+    field = LibraryField(2, 2, dtype=torch.float64)
+    maps = Symmetry([stretch])
+    assert restricted(field, maps) == (field, maps)
+    swap = Symmetry.shifts(2)
+    assert isinstance(restricted(field, swap)[0], EquivariantField)
+    features = RandomFeatureField(2, 10)
+    assert restricted(features, swap) == (features, swap)
+    box = torch.ones(2)
+    features.redraw(-box, box, torch.Generator().manual_seed(0), maps=swap.matrices)
+    assert isinstance(restricted(features, swap)[0], EquivariantField)
+
+
+def test_a_matrix_and_its_coordinates_give_one_scaler() -> None:
+    series = make_series(waves()[1], dt=DT)
+    matrix = Coordinates.fourier(waves()[1], [1, 2]).decode
+    one = reduced_scaler(series, matrix, None)
+    other = reduced_scaler(series, Coordinates.linear(matrix), None)
+    torch.testing.assert_close(one.encode, other.encode)

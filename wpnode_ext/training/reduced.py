@@ -1,0 +1,133 @@
+"""Scaled data, fewer coordinates and declared symmetries for the closed form."""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..coordinates import Coordinates
+from ..data import Series
+from ..fields import EquivariantField, LibraryField, LinearField, RandomFeatureField
+from ..scaling import LinearScaler, Scaler, make_scaler, scaler_from_state_dict
+from ..symmetry import Symmetry
+from .config import TrainConfig
+
+# Samples times entries of a state that rounds of a refinement work on at most.
+ROUND_NUMBERS = 400_000
+# Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
+ORTHOGONAL = 1e-8
+
+
+def make_state_scaler(
+    series: Series,
+    config: TrainConfig,
+    symmetry: Symmetry | None,
+    coordinates: str | Coordinates | Tensor | None,
+) -> Scaler:
+    """Zero mean and unit spread, alike for components that a symmetry exchanges."""
+    if coordinates is not None:
+        return reduced_scaler(series, coordinates, symmetry)
+    if config.scaler == "identity":
+        return make_scaler("identity").fit(series.v)
+    if symmetry is None:
+        seen = series.v.double()
+        if series.mask is not None:
+            seen = seen.masked_fill(series.mask, float("nan"))
+        ring = config.field.kind in ("ring", "ring_library")
+        return make_scaler("standard", "whole" if ring else "component").fit(seen)
+    shift, scale = symmetry.statistics(series.v)
+    scale = torch.where(scale > 0, scale, 1.0)
+    return scaler_from_state_dict(
+        {"kind": "standard", "per": "component", "shift": shift, "scale": scale}
+    )
+
+
+def reduced_scaler(
+    series: Series,
+    coordinates: str | Coordinates | Tensor,
+    symmetry: Symmetry | None,
+) -> LinearScaler:
+    """To coordinates of zero mean and unit spread, alike for those maps exchange.
+
+    Args:
+        series: observations in their own units, ``[N, D]``.
+        coordinates: see :meth:`~wpnode_ext.coordinates.Coordinates.choose`.
+        symmetry: of the system, in the units of the data.
+    """
+    whole = _whole_samples(series)
+    found = Coordinates.choose(coordinates, whole.v.double(), lengths=whole.lengths)
+    a = found.to(whole.v.double())
+    if symmetry is None:
+        shift, scale = a.mean(0), a.std(0, correction=0)
+    else:
+        maps = symmetry.in_coordinates(found.encode, found.decode)
+        shift, scale = maps.statistics(a)
+    return found.scaler(shift, torch.where(scale > 0, scale, 1.0))
+
+
+def scaled_maps(symmetry: Symmetry | None, scaler: Scaler) -> Symmetry | None:
+    """The symmetry in scaled coordinates."""
+    if symmetry is None:
+        return None
+    if isinstance(scaler, LinearScaler):
+        return symmetry.in_coordinates(scaler.encode, scaler.decode)
+    return symmetry.scaled(scaler.shift, scaler.scale)
+
+
+def scaled_series(series: Series, scaler: Scaler, inputs: Scaler | None) -> Series:
+    """The series in scaled coordinates; of part of a state none of them is known."""
+    mask, forcing = series.mask, None
+    if mask is not None and isinstance(scaler, LinearScaler):
+        mask = mask.any(1, keepdim=True).expand(-1, len(scaler.encode)).clone()
+    if series.forcing is not None and inputs is not None:
+        forcing = inputs.transform(series.forcing.flatten(1).double())
+    scaled = scaler.transform(series.v.double())
+    return replace(series, v=scaled, mask=mask, forcing=forcing)
+
+
+def restricted(
+    field: LinearField, maps: Symmetry | None
+) -> tuple[LinearField, Symmetry | None]:
+    """The field made to commute with the maps, and those a fit must still apply.
+
+    Polynomials, and random features drawn in families, are restricted to what the maps
+    leave open where these are orthogonal; for others the data are multiplied.
+    """
+    if maps is None or field.forcing_dim or not _orthogonal(maps.matrices):
+        return field, maps
+    families = isinstance(field, RandomFeatureField) and _in_families(field, maps)
+    if isinstance(field, LibraryField) or families:
+        return EquivariantField.of(field, maps.matrices), None
+    return field, maps
+
+
+def _whole_samples(series: Series) -> Series:
+    """The series without samples that are not whole."""
+    if series.mask is None:
+        return series
+    kept = ~series.mask.flatten(1).any(1)
+    lengths = [int(part.sum()) for part in kept.split(list(series.lengths))]
+    return replace(
+        series,
+        v=series.v[kept],
+        mask=None,
+        lengths=tuple(n for n in lengths if n),
+        t=None,
+        forcing=None,
+    )
+
+
+def _orthogonal(maps: Float[Tensor, "G D D"]) -> bool:
+    eye = torch.eye(maps.shape[1], dtype=maps.dtype)
+    return bool(((maps @ maps.mT - eye).abs() < ORTHOGONAL).all())
+
+
+def _in_families(field: RandomFeatureField, maps: Symmetry) -> bool:
+    """Whether the rows of the hidden layer are those of the first family, mapped."""
+    size, rest = divmod(field.width, len(maps))
+    if rest or field.depth > 1:
+        return False
+    w = field.layers()[0][0].double()
+    images = torch.cat([w[:size] @ g for g in maps.matrices])
+    return bool(torch.allclose(w, images, atol=1e-10))
