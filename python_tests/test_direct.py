@@ -179,3 +179,18 @@ def test_statistics_of_an_ensemble_leave_out_what_diverged() -> None:
         WPNODE(config=config(), refine=False).fit(noisy()[1], DT).forecast_ensemble(
             noisy()[0][0], DT * torch.arange(3)
         )
+
+
+def test_several_series_with_inputs_are_fitted_without_refinement() -> None:
+    # x' = -x + w with w = sin t: x is known for every phase.
+    t = DT * torch.arange(400, dtype=torch.float64)
+    waves = [torch.sin(t + phase)[:, None] for phase in (0.0, 1.0)]
+    states = [
+        (torch.sin(t + phase) - torch.cos(t + phase))[:, None] / 2
+        for phase in (0.0, 1.0)
+    ]
+    model = WPNODE(config=config(), method="closed_form")
+    model.fit(states, DT, forcing=waves)
+    assert model.states_ is None
+    ahead = model.forecast(states[1][50], t[:100], forcing=waves[1][50:150])
+    assert (ahead - states[1][50:150]).abs().max() < 1e-3
