@@ -180,3 +180,17 @@ class TestCommand:
             rows = read_rows(out / "runs.csv")
             found.append(sorted((row["method"], row["vpt"]) for row in rows))
         assert found[0] == found[1]
+
+    def test_a_reference_file_is_what_forecasts_are_judged_by(
+        self, tmp_path: Path
+    ) -> None:
+        data, truth = tmp_path / "data.npz", tmp_path / "truth.npz"
+        np.savez(data, v=oscillation(600).numpy(), dt=DT)
+        np.savez(truth, v=oscillation(900)[600:].numpy(), dt=DT)
+        arguments = ["compare", str(data), "--reference", str(truth)]
+        arguments += ["--methods", "skiprfm", "--starts", "3", "--horizon", "2"]
+        arguments += ["--set", "skiprfm.ridge=1e-8", "-o", str(tmp_path)]
+        assert main(arguments) == 0
+        (row,) = read_rows(tmp_path / "runs.csv")
+        assert (row["noise"], row["failure"]) == (0.0, "")
+        assert row["vpt"] > 1.5

@@ -143,7 +143,7 @@ def run_job(job: Job, protocol: Protocol) -> Row:
             row["epochs"] = max(1, model.result_.epochs)  # type: ignore[attr-defined]
             row["evaluations"] = max(counter[0], series.n_samples)
         return row | judged(model, reference, protocol, job)
-    except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
+    except (ValueError, RuntimeError, TypeError, ArithmeticError, MemoryError) as error:
         text = f"{type(error).__name__}: {error}"
         return row | {"failure": " ".join(text.split())}
 

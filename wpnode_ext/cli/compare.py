@@ -49,7 +49,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help=f"comma-separated, of: {', '.join(method_names())}",
     )
     parser.add_argument(
-        "--noise", type=_levels, default="0,0.05", help="ratios added, comma-separated"
+        "--noise",
+        type=_levels,
+        help="ratios added, comma-separated; 0,0.05 for a system, 0 for a file",
     )
     parser.add_argument("--draws", type=int, default=1, help="of noise and trajectory")
     parser.add_argument("--samples", type=int, help="of a system; its own by default")
@@ -79,6 +81,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(arguments: argparse.Namespace) -> None:
     protocol = protocol_of(arguments)
+    if arguments.noise is None:
+        arguments.noise = [0.0] if protocol.system is None else [0.0, 0.05]
     name = protocol.system or Path(arguments.data).stem
     folder = arguments.output or Path("compare") / name
     for method in arguments.methods:

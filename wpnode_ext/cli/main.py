@@ -51,6 +51,8 @@ a first tour:
   wpnode forecast runs/first --data l63.npz     what comes next?
   wpnode evaluate runs/first l63_test.npz       how long do forecasts hold?
   wpnode report runs/first                      one HTML page about the run
+  wpnode compare l63.npz --reference l63_test.npz --methods closed_form,deepskip
+                                                which method suits them?
 Your own data take the place of l63.npz: .csv, .npz, .npy, .pt, .mat, .nc or .zarr.
 
 exit codes:
