@@ -8,15 +8,23 @@ import torch
 from torch import Tensor
 
 from ..closed_form import ClosedFormFit, fit_closed_form
+from ..coordinates import Coordinates
 from ..data import Series
 from ..fields import Forcing, LinearField, RandomFeatureField, RingField
 from ..record import Record
-from ..scaling import Scaler, StandardScaler, make_scaler, scaler_from_state_dict
-from ..smoothing import Refinement, local_polynomial, refine
+from ..scaling import Scaler, StandardScaler
+from ..smoothing import Refinement, first_states, refine
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .loop import Row, TrainResult
 from .members import draw_members
+from .reduced import (
+    ROUND_NUMBERS,
+    make_state_scaler,
+    restricted,
+    scaled_maps,
+    scaled_series,
+)
 from .states_file import RefinedStates
 from .validation import ForecastValidation
 
@@ -75,8 +83,8 @@ class Solved:
         assert found is not None
         return RefinedStates(
             self.scaler.inverse(found.states),
-            found.std * self.scaler.scale,
-            found.sigma * self.scaler.scale,
+            self.scaler.spread(found.std),
+            self.scaler.spread(found.sigma),
             self.result().history,
         )
 
@@ -100,33 +108,46 @@ class Solved:
 
 def solve_field(
     series: Series,
-    make: Callable[[int], LinearField],
+    make: Callable[[int, tuple[int, ...]], LinearField],
     config: TrainConfig,
     *,
     symmetry: Symmetry | None = None,
+    coordinates: str | Coordinates | Tensor | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Solved:
     """Fits a field that is linear in its head to all of a series.
 
     Args:
         series: observations in their own units.
-        make: the field for a number of inputs; its hidden layers are drawn anew.
+        make: the field for a number of inputs and the shape of a scaled state; its
+            hidden layers are drawn anew.
         config: resolved settings.
-        symmetry: of the system, in the units of the data.
+        symmetry: of the system, in the units of the data; that of the settings by
+            default.
+        coordinates: those the field is fitted in, likewise; see
+            :mod:`wpnode_ext.coordinates`.
         say: told what was decided.
     """
     forcing_scaler = None
     if series.forcing is not None:
         forcing_scaler = StandardScaler().fit(series.forcing.flatten(1))
     forcing_dim = 0 if series.forcing is None else series.forcing[0].numel()
-    field = make(forcing_dim).double()
-    scaler = _scaler(series, config, symmetry, isinstance(field, RingField))
-    scaled = _scaled(series, scaler, forcing_scaler)
+    state = tuple(series.state_shape)
+    if symmetry is None and config.closed_form.symmetry:
+        symmetry = Symmetry.named(config.closed_form.symmetry, state[0])
+    if coordinates is None:
+        coordinates = config.closed_form.coordinates or None
+    scaler = make_state_scaler(series, config, symmetry, coordinates)
+    field = make(forcing_dim, scaler.scaled_shape(state)).double()
+    if (field.dim,) != state:
+        say(f"{field.dim} coordinates for states of {state[0]} entries")
+    scaled = scaled_series(series, scaler, forcing_scaler)
     if scaled.forcing is not None and series.n_series == 1:
         field.forcing = Forcing(scaled.times, scaled.forcing)
-    maps = None if symmetry is None else symmetry.scaled(scaler.shift, scaler.scale)
-    first = local_polynomial(scaled)
+    maps = scaled_maps(symmetry, scaler)
+    first = first_states(scaled)
     _draw(field, first.states, scaled.forcing, maps, config.seed)
+    field, maps = restricted(field, maps)
     weak: dict[str, Any] = {
         "p": config.weak.p,
         "ell": config.weak.ell,
@@ -134,7 +155,8 @@ def solve_field(
     }
     ridge, errors = config.closed_form.ridge, {}
     noise = (first.sigma / scaled.v.std(0)).max().item()
-    if ridge is None and noise > NO_NOISE:
+    # Where sites share coefficients these are few for the data: the score can tell.
+    if ridge is None and noise > NO_NOISE and field.sites == 1:
         errors = _compare_ridges(field, scaled, first.states, config, maps)
         if errors:
             ridge = min(errors, key=errors.__getitem__)
@@ -166,6 +188,7 @@ def solve_field(
             scaled,
             fit,
             update="auto" if narrow else "fit",
+            samples=ROUND_NUMBERS // field.dim,
             seed=config.seed,
             progress=lambda number, row: say(
                 f"round {number}: held-out error {row.held_out:.3f} noise variances, "
@@ -201,31 +224,6 @@ def solve_field(
         members,
         field.forcing,
     )
-
-
-def _scaler(
-    series: Series, config: TrainConfig, symmetry: Symmetry | None, ring: bool
-) -> Scaler:
-    """Zero mean and unit spread, alike for components that a symmetry exchanges."""
-    if config.scaler == "identity":
-        return make_scaler("identity").fit(series.v)
-    if symmetry is None:
-        seen = series.v.double()
-        if series.mask is not None:
-            seen = seen.masked_fill(series.mask, float("nan"))
-        return make_scaler("standard", "whole" if ring else "component").fit(seen)
-    shift, scale = symmetry.statistics(series.v)
-    scale = torch.where(scale > 0, scale, 1.0)
-    return scaler_from_state_dict(
-        {"kind": "standard", "per": "component", "shift": shift, "scale": scale}
-    )
-
-
-def _scaled(series: Series, scaler: Scaler, inputs: Scaler | None) -> Series:
-    forcing = None
-    if series.forcing is not None and inputs is not None:
-        forcing = inputs.transform(series.forcing.flatten(1).double())
-    return replace(series, v=scaler.transform(series.v.double()), forcing=forcing)
 
 
 def _draw(
