@@ -21,6 +21,7 @@ were not measured this time keep their rows.
 
 import argparse
 import csv
+import io
 import os
 import platform
 import statistics
@@ -257,11 +258,11 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             known: list[dict[str, Any]] = list(csv.DictReader(file))
         rows += [r for r in known if r["problem"] not in arguments.problems]
         rows.sort(key=lambda row: NAMES.index(row["problem"]))
-    with _replaced(stem.with_suffix(".csv")) as temporary:
-        with temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    _replace(stem.with_suffix(".csv"), text.getvalue())
     lines = [
         "# Seconds of a closed-form fit",
         "",
@@ -285,23 +286,13 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             f"| {row['rounds']}, {row['threads']}, {row['load']} "
             f"| {memory[0]:.0f}, {memory[1]:.0f} | {float(row['difference']):.1e} |"
         )
-    with _replaced(stem.with_suffix(".md")) as temporary:
-        temporary.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    _replace(stem.with_suffix(".md"), "\n".join([*lines, ""]))
 
 
-class _replaced:
-    """A temporary name that becomes `path` when all went well."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.temporary = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
-
-    def __enter__(self) -> Path:
-        return self.temporary
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            os.replace(self.temporary, self.path)
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from wpnode_ext import estimator
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.data import make_series
 from wpnode_ext.estimator import WPNODE
+from wpnode_ext.export import export_field
 from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
 from wpnode_ext.symmetry import Symmetry
 from wpnode_ext.systems import KuramotoSivashinsky
@@ -70,6 +71,15 @@ def test_the_file_holds_coordinates_and_symmetry(tmp_path) -> None:
     again = estimator.load(tmp_path / "model.pt")
     u0, t = waves()[0][-3:], DT * torch.arange(5)
     torch.testing.assert_close(again.forecast(u0, t), fitted().forecast(u0, t))
+
+
+def test_the_exported_field_is_that_of_the_model(tmp_path) -> None:
+    export_field(fitted(), tmp_path / "field.pt2")
+    field = torch.export.load(tmp_path / "field.pt2").module()
+    u = waves()[0][:3]
+    with torch.no_grad():
+        expected = fitted().physical_field_(0.0, u)
+        torch.testing.assert_close(field(torch.zeros(()).double(), u), expected)
 
 
 def test_samples_with_a_missing_entry_are_left_out_of_the_coordinates() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from .fields import Field
 from .forecaster import Forecaster
+from .scaling import LinearScaler
 
 
 class PhysicalField(nn.Module):
@@ -31,6 +32,8 @@ class PhysicalField(nn.Module):
                 self.register_buffer(f"{name}shift", scaler.shift.clone())
                 self.register_buffer(f"{name}scale", scaler.scale.clone())
         self.forced = model.forcing_scaler_ is not None
+        reduced = isinstance(model.scaler_, LinearScaler)
+        self.embedded = model.physical_field_ if reduced else None
 
     def forward(
         self,
@@ -38,6 +41,8 @@ class PhysicalField(nn.Module):
         u: Float[Tensor, "B ..."],
         x: Float[Tensor, "B C"] | None = None,
     ) -> Float[Tensor, "B ..."]:
+        if self.embedded is not None:
+            return self.embedded(t, u)
         scaled = (u - self.shift) / self.scale
         if not self.forced:
             return self.scale * self.field(t, scaled)

@@ -60,7 +60,7 @@ class EquivariantField(LinearField):
 
     def head(self) -> Float[Tensor, "F D"]:
         """Coefficients of the base field."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return (self.basis @ self.coefficients)[..., 0]
         # A product over the whole basis: worth keeping until the coefficients change.
         if self._known is None or not torch.equal(self._known[0], self.coefficients):
