@@ -150,7 +150,9 @@ class TestRing:
     def test_shared_map_runs_on_lorenz96(self) -> None:
         u = Lorenz96(d=12).simulate(400, DT, seed=1)
         v, sigma = add_noise(u, 0.05, mode="global_rms", seed=2)
-        model = RAFDA(width=150, members=150, group=2, reach=2).fit(v, DT)
+        # An ensemble as small as this one collapses with the default inflation.
+        small = {"width": 150, "members": 150, "spread": 1.0, "inflation": 1.3}
+        model = RAFDA(group=2, reach=2, **small).fit(v, DT)  # type: ignore[arg-type]
         rest = (model.states_ - u)[150:].square().mean().sqrt()
         assert rest < sigma.mean()
         ahead = model.forecast(u[0], DT * torch.arange(3))

@@ -37,13 +37,13 @@ class RAFDA(RFM):
         inner: entries of W are uniform within ``+- inner / (range of a component)``.
         bias: entries of b are uniform within ``+- bias``.
         spread: standard deviation of the first maps around that of the regression, in
-            units of the root mean square of its entries; by default 10, and 1 for
+            units of the root mean square of its entries; by default 10, and 3 for
             local maps.
         sigma: standard deviation of the noise in the units of the data; by default
             estimated from the data for each component.
         inflation: factor of the deviations of forecasts from their mean before each
             analysis, which stands for the errors of the map; by default 1, as in the
-            paper, and 1.3 for local maps, whose ensembles collapse without.
+            paper, and 1.1 for local maps, whose ensembles collapse without.
         average: share of the record, at its end, over which the map is averaged; 0
             takes the last one.
         group, reach: local map, shared by a ring of groups; innovations of all groups
@@ -101,12 +101,12 @@ class RAFDA(RFM):
             radius = 2 * (2 * self.reach + 1) * self.group
             taper = ring_taper(v.shape[1], radius).to(kind)
         p = torch.randn(len(start), self.members, self.width, generator=generator)
-        spread = self.spread or (10.0 if self.group is None else 1.0)
+        spread = self.spread or (10.0 if self.group is None else 3.0)
         p = start[:, None] + spread * start.square().mean().sqrt() * p
         w, b = module.w[0].to(kind), module.b[0].to(kind)
         states, total, count = v.clone(), torch.zeros_like(start), 0
         gone, first = series.missing, self._first_samples(series)
-        inflation = self.inflation or (1.0 if self.group is None else 1.3)
+        inflation = self.inflation or (1.0 if self.group is None else 1.1)
         averaged = int((1 - self.average) * len(v)) if self.average else len(v)
         u = v[:1] + centred_noise(self.members, eta, generator)
         for n in progress(range(len(v)), len(v), self.verbose):
