@@ -15,6 +15,7 @@ import math
 import multiprocessing
 import os
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ from wpnode_ext.estimator import WPNODE
 from wpnode_ext.systems import Lorenz63
 from wpnode_ext.training import TrainConfig, WeakForm
 from wpnode_ext.training.run_folder import RunFolder
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import provenance  # noqa: E402
 
 N, DT, STARTS, THRESHOLD, EXPONENT = 10_000, 0.01, 30, 0.3, 0.91
 # Forecasts run for 12 Lyapunov times; no model of the paper comes near.
@@ -167,7 +172,7 @@ def table(rows: list[dict[str, Any]], draws: int) -> str:
             f"| - each draw | {' | '.join(draws_row)} |",
             f"| - in units of time | {' | '.join(raw)} |",
         ]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", f"*{provenance(torch.device('cpu'))}*", ""])
 
 
 def jobs(arguments: argparse.Namespace, done: list[dict[str, Any]]) -> Iterator[Job]:
@@ -204,14 +209,16 @@ def main() -> None:
     rows = read_results(path)
     settings = (arguments.work, arguments.epochs, arguments.solver)
     tasks = [(job, *settings) for job in jobs(arguments, rows)]
+    report = arguments.output / "lorenz63.md"
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.workers) as pool:
         for row in pool.imap_unordered(work_on, tasks):
             append(path, row)
-            text = table(read_results(path), arguments.draws)
-            (arguments.output / "lorenz63.md").write_text(text, encoding="utf-8")
+            report.write_text(table(read_results(path), arguments.draws), "utf-8")
             print({k: v if k == "method" else round(v, 3) for k, v in row.items()})
-    print((arguments.output / "lorenz63.md").read_text(encoding="utf-8"))
+    text = table(read_results(path), arguments.draws)
+    report.write_text(text, "utf-8")
+    print(text)
 
 
 if __name__ == "__main__":
