@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -28,6 +27,7 @@ sys.path.insert(0, str(ROOT / "python_tests"))
 
 from cuda_shapes import OPERATORS, PURPOSES, SHAPES, Shape  # noqa: E402
 from cuda_targets import TARGETS, Target, occupancy  # noqa: E402
+from cuda_usage import Usage, kernel_names, parse  # noqa: E402
 
 from cuda_sim import kernels  # noqa: E402
 from cuda_sim.kernels import Segments, Weights  # noqa: E402
@@ -56,13 +56,6 @@ KERNELS = {
 ADJOINT = KERNELS["corr_t"]
 WEIGHT_GRADIENT = KERNELS["corr_w"]
 FROM_GLOBAL = 3  # how the kernel comes by its weights: without shared memory
-
-
-@dataclass(frozen=True)
-class Usage:
-    registers: int
-    stack: int
-    spills: int
 
 
 def sources() -> list[Path]:
@@ -96,39 +89,6 @@ def compile_one(source: Path, code: str, arch: str, product: str) -> str:
         target.replace(kept)
         print(f"{source.name} for {code}", flush=True)
     return kept.read_text()
-
-
-def kernel_names(mangled: list[str]) -> list[str]:
-    """Short forms, e.g. ``residual_kernel<float, 4, 0>``."""
-    demangled = subprocess.run(
-        ["c++filt"],
-        input="\n".join(mangled),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    names = []
-    for name in demangled:
-        plain = name.replace("(wpnode::cuda::WeightMode)", "")
-        short = re.search(r"(\w+_kernel(?:<[^()]*>)?)\(", plain)
-        assert short, name
-        names.append(short[1])
-    return names
-
-
-def parse(text: str) -> dict[str, Usage]:
-    """Usage by kernel, from what ptxas says."""
-    found = re.findall(
-        r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, "
-        r"(\d+) bytes spill stores.*?Used (\d+) registers",
-        text,
-        re.DOTALL,
-    )
-    names = kernel_names([mangled for mangled, *_ in found])
-    return {
-        name: Usage(int(registers), int(stack), int(spills))
-        for name, (_, stack, spills, registers) in zip(names, found, strict=True)
-    }
 
 
 def check_vectors(ptx: str) -> list[str]:
