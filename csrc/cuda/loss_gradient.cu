@@ -23,8 +23,23 @@ struct Series {
     T* grad;                      // [B, N, D]
 };
 
+// The tile once more: what it tells is worked out where it is needed rather than kept in registers,
+// of which this kernel has none to spare. The empty instruction hides from the compiler that the
+// index is the same.
+__device__ __forceinline__ Tile tile_again(const Shape& shape, const Grid& grid, int vector,
+                                           unsigned index) {
+    asm volatile("" : "+r"(index));
+    return Tile(shape, grid, vector, index);
+}
+
+// Weights are read from global memory where their rows fit nowhere else: those kernels are slow
+// anyway, and take the registers they need.
+constexpr int min_blocks(WeightMode mode) {
+    return mode == WeightMode::kGlobal ? 1 : min_threads(mode) / kMaxThreads;
+}
+
 template <typename T, int V, WeightMode kMode>
-__global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
+__global__ void __launch_bounds__(kMaxThreads, min_blocks(kMode))
     loss_gradient_kernel(const __grid_constant__ Shape shape, const __grid_constant__ Grid grid,
                          const WeightSource<AccumulatorOf<T>> source,
                          const __grid_constant__ HalfRule rule, const Series<T> series,
@@ -38,20 +53,22 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
     const SampleRows<V> samples(tiling, seat);
     ResidualTile<T, V> rows(memory + tiling.residual_at, tiling, seat);
     fill_one_row<kMode>(source, shape, tiling, memory);
+    const auto end_of = [&](unsigned index) {  // of the tile, in samples
+        const int after = tile_again(shape, grid, V, index).time + 1;
+        return min(after * tiling.time_length, shape.samples);
+    };
     for (unsigned index = blockIdx.x; index < grid.tiles; index += gridDim.x) {
         const Tile tile(shape, grid, V, index);
         const int channels = tile.channels(shape, seat);
         const bool active = seat.lane * V < channels;
-        const int last = min(tile.time * tiling.time_length + tiling.time_length, shape.samples);
         Ring<T, V, kMode> ring(memory, tiling, seat, series.f + tile.series, channels);
         A total = 0;
-        for (int origin = tile.time * tiling.time_length; origin < last; origin += tiling.stretch) {
-            const int length = min(tiling.stretch, last - origin);
+        for (int origin = tile.time * tiling.time_length; origin < end_of(index);
+             origin += tiling.stretch) {
+            const int end = min(origin + tiling.stretch, end_of(index));
             // The first and the last stretch also count segments that start outside the series.
-            const int own = origin == 0 ? 0 : shape.first_from(origin);
             const int begin = origin == 0 ? 0 : shape.first_from(origin - shape.ell);
-            const int stop = origin + length == shape.samples ? shape.segments
-                                                              : shape.first_from(origin + length);
+            const int stop = end == shape.samples ? shape.segments : shape.first_from(end);
             Values<T, V> sums[kRows];
             for (int k = begin, count; k < stop; k += count) {
                 const Batch batch(shape, tiling, k, stop);
@@ -60,6 +77,8 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
                 const LocalStarts starts = local_starts(shape, tiling, k, count, origin, memory);
                 const BatchWeights<A, kMode> weights(source, shape, tiling, k, memory);
                 if (active && pair.first < count) {
+                    const std::int64_t offset =
+                        tile_again(shape, grid, V, index).residual + seat.lane * V;
                     Values<T, V> residual[2];
                     pair_of_residuals(shape, tiling, ring, weights, batch, pair, residual[0],
                                       residual[1]);
@@ -68,22 +87,25 @@ __global__ void __launch_bounds__(kMaxThreads, min_threads(kMode) / kMaxThreads)
                     for (int m = 0; m < 2; ++m) {
                         if (segment[m] >= count) continue;
                         const std::int64_t at =
-                            tile.residual + seat.lane * V +
-                            static_cast<std::int64_t>(k + segment[m]) * shape.state;
+                            offset + static_cast<std::int64_t>(k + segment[m]) * shape.state;
                         residual[m].add(load_global(as_packs<A, V>(series.lhs + at)));
                         rows.store(segment[m], residual[m]);
-                        if (k + segment[m] >= own) total += residual[m].sum_of_squares();
+                        if (origin == 0 || shape.start(k + segment[m]) >= origin) {
+                            total += residual[m].sum_of_squares();
+                        }
                     }
                 }
                 __syncthreads();
                 if (active) gather(rows, weights, starts, samples, shape.ell, sums);
             }
             if (!active) continue;
+            const Tile here = tile_again(shape, grid, V, index);
+            const int length = min(tiling.stretch, end_of(index) - origin);
 #pragma unroll
             for (int m = 0; m < kRows; ++m) {
                 const int sample = samples.first + m * samples.step;
                 if (m >= samples.count || sample >= length) break;
-                const std::int64_t at = ring.series() - series.f + seat.lane * V +
+                const std::int64_t at = here.series + seat.lane * V +
                                         static_cast<std::int64_t>(origin + sample) * shape.state;
                 store_global(as_packs<T, V>(series.grad + at), sums[m].narrowed(factor));
             }

@@ -127,8 +127,6 @@ class Ring {
         }
     }
 
-    __device__ const T* series() const { return series_; }
-
   private:
     __device__ __forceinline__ const T* row_of(const Shape& shape, int row) const {
         return series_ + static_cast<std::int64_t>(row) * shape.state + lane_ * V;
