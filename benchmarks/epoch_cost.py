@@ -15,14 +15,13 @@ turns, one epoch each, so that a busy machine slows all of them alike. The table
 
 import argparse
 import csv
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from bench import provenance
 from torch import Tensor
 from torchdiffeq import odeint
 
@@ -179,10 +178,7 @@ def write(
         ("wp against plain wp", middle["plain wp"] / middle["wp"], 5),
         ("wp against strong T = 25", middle["strong T=25"] / middle["wp"], 10),
     ]
-    machine = (
-        f"{platform.machine()}, {os.cpu_count()} processors, torch {torch.__version__} "
-        f"with {arguments.threads} thread(s), {arguments.rounds} rounds"
-    )
+    machine = f"{provenance(torch.device('cpu'))}; {arguments.rounds} rounds"
     lines = [
         "# Seconds an epoch, Lorenz-63, N = 10^4",
         "",
