@@ -10,10 +10,10 @@ of the system; settings are the same for all levels of noise. They were chosen w
 """
 
 import argparse
-import csv
 import math
 import os
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,11 +21,15 @@ from typing import Any
 
 import torch
 from closed_form_systems import NOISE, SYSTEMS, Setting
+from finished import append, read_results
 
 from wpnode_ext.data import add_noise
 from wpnode_ext.estimator import WPNODE
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from bench import provenance  # noqa: E402
+
 # Of trajectories, noise, fields and starts; the draw is added.
 SEEDS = {False: (1000, 2000, 3000, 4000), True: (91000, 92000, 93000, 94000)}
 # Tolerances of forecasts by fields learned without and with noise: the former may hold
@@ -148,25 +152,6 @@ def _rms(x: torch.Tensor) -> float:
     return x.square().mean().sqrt().item()
 
 
-def read_results(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [
-            {k: v if k in TEXT else float(v) for k, v in row.items()}
-            for row in csv.DictReader(file)
-        ]
-
-
-def append(path: Path, row: dict[str, Any]) -> None:
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def table(name: str, rows: list[dict[str, Any]], starts: int) -> str:
     """Markdown: mean over draws with its 95 % interval, and what goes with it."""
     setting = SYSTEMS[name]
@@ -202,7 +187,7 @@ def table(name: str, rows: list[dict[str, Any]], starts: int) -> str:
             ("- seconds", "seconds"),
         ):
             lines.append(_line(label, [cell.get(key, "") for cell in cells]))
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", f"*{provenance(torch.device('cpu'))}*", ""])
 
 
 def _cell(rows: list[dict[str, Any]], variant: str, level: float) -> dict[str, str]:
@@ -226,7 +211,10 @@ def _cell(rows: list[dict[str, Any]], variant: str, level: float) -> dict[str, s
         "time": f"{mean('vpt_time'):.2f}",
         "kl": f"{mean('kl'):.4f} ({mean('kl_truth'):.4f})"
         + (f", {lost} of {len(found)} with unbounded members" if lost else ""),
-        "states": f"{mean('first_error'):.2f}, {mean('state_error'):.3f}",
+        # Data without noise leave nothing to refine.
+        "states": ""
+        if math.isnan(mean("state_error"))
+        else f"{mean('first_error'):.2f}, {mean('state_error'):.3f}",
         "seconds": f"{mean('processor_seconds'):.0f} ({mean('fit_seconds'):.0f})",
     }
 
@@ -267,11 +255,11 @@ def main() -> None:
     if arguments.development:
         stem = stem.with_name(stem.name + "_development")
     path = stem.with_suffix(".csv")
-    for job in list(jobs(arguments, read_results(path))):
+    for job in list(jobs(arguments, read_results(path, TEXT))):
         row = run(setting, job, arguments.starts, arguments.development, arguments.work)
-        append(path, row)
+        append(path, COLUMNS, row)
         print({k: v if k in TEXT else round(v, 4) for k, v in row.items()}, flush=True)
-        text = table(arguments.system, read_results(path), arguments.starts)
+        text = table(arguments.system, read_results(path, TEXT), arguments.starts)
         temporary = stem.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, stem.with_suffix(".md"))

@@ -10,7 +10,6 @@ killed continues from its checkpoint. The table is written after every run.
 """
 
 import argparse
-import csv
 import math
 import multiprocessing
 import os
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from finished import append, read_results
 
 from wpnode_ext.data import add_noise
 from wpnode_ext.estimator import WPNODE
@@ -62,6 +62,7 @@ COLUMNS = (
     "val_error",
     "seconds",
 )
+TEXT = ("method",)
 Job = tuple[str, float, int]
 
 
@@ -107,25 +108,6 @@ def run(job: Job, work: Path, epochs: int | None, solver: str) -> dict[str, Any]
         "val_error": model.result_.best_score,
         "seconds": time.perf_counter() - began,
     }
-
-
-def read_results(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [
-            {k: v if k == "method" else float(v) for k, v in row.items()}
-            for row in csv.DictReader(file)
-        ]
-
-
-def append(path: Path, row: dict[str, Any]) -> None:
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
 
 
 def table(rows: list[dict[str, Any]], draws: int) -> str:
@@ -206,17 +188,17 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "lorenz63.csv"
-    rows = read_results(path)
+    rows = read_results(path, TEXT)
     settings = (arguments.work, arguments.epochs, arguments.solver)
     tasks = [(job, *settings) for job in jobs(arguments, rows)]
     report = arguments.output / "lorenz63.md"
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.workers) as pool:
         for row in pool.imap_unordered(work_on, tasks):
-            append(path, row)
-            report.write_text(table(read_results(path), arguments.draws), "utf-8")
+            append(path, COLUMNS, row)
+            report.write_text(table(read_results(path, TEXT), arguments.draws), "utf-8")
             print({k: v if k == "method" else round(v, 3) for k, v in row.items()})
-    text = table(read_results(path), arguments.draws)
+    text = table(read_results(path, TEXT), arguments.draws)
     report.write_text(text, "utf-8")
     print(text)
 
