@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -50,3 +51,10 @@ def seed() -> Iterator[int]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(value)
         yield value
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, as a user of the command does."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -11,19 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from training_cases import COMMAND_SETTINGS as SMALL
 from training_cases import DT, oscillator_data
 from wpnode_ext.cli import main
 from wpnode_ext.estimator import load
 from wpnode_ext.training.log import read_metrics
-
-SMALL = [
-    "method=weak",
-    "field.hidden=[8]",
-    "weak.p=4",
-    "weak.ell=20",
-    "weak.q=2",
-    "optim.batch_size=128",
-]
 
 
 @pytest.fixture
@@ -32,12 +24,6 @@ def data(tmp_path: Path) -> Path:
     path = tmp_path / "data.npz"
     np.savez(path, v=10 + oscillator_data(500, torch.float64).numpy(), dt=DT)
     return path
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def train(data: Path, *more: str) -> int:

@@ -1,29 +1,14 @@
 """The command and its files: what it reads, and what it writes for others to read."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from training_cases import COMMAND_SETTINGS as SMALL
 from training_cases import DT
 from wpnode_ext.cli import main
 from wpnode_ext.estimator import load
-
-SMALL = [
-    "method=weak",
-    "field.hidden=[8]",
-    "weak.p=4",
-    "weak.ell=20",
-    "weak.q=2",
-    "optim.batch_size=128",
-]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_columns_times_and_inputs_are_read_from_csv_files(folder, capsys) -> None:

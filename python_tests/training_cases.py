@@ -16,6 +16,15 @@ from wpnode_ext.training.config import OptimConfig, StrongForm, WeakForm
 from wpnode_ext.training.log import RunLog
 
 DT = 0.05
+# A quick weak training, as arguments of the command.
+COMMAND_SETTINGS = [
+    "method=weak",
+    "field.hidden=[8]",
+    "weak.p=4",
+    "weak.ell=20",
+    "weak.q=2",
+    "optim.batch_size=128",
+]
 
 
 def oscillator_data(n: int = 400, dtype: torch.dtype = torch.float32) -> torch.Tensor:
