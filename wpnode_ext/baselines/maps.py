@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .._arrays import as_float64
 from .._typing import Array
 from ..climate import Climate
 from ..data import Series
@@ -43,7 +43,7 @@ class MapBaseline(Baseline):
         """Iterates the map; the arguments `method` and `step` of solvers are unused."""
         self._check_fitted()
         dt = self._dt()
-        times = torch.as_tensor(t, dtype=torch.float64)
+        times = as_float64(t, "t")
         steps = times.diff() / dt
         if ((steps - steps.round()).abs() > _ON_GRID).any():
             raise ValueError(
