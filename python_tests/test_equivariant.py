@@ -74,6 +74,8 @@ def test_features_head_and_jacobian_agree(make) -> None:
     torch.testing.assert_close(field.jacobian(u), expected)
     with torch.no_grad():
         torch.testing.assert_close(field(0.0, u), value)
+        both = field.value_and_jacobian(u)
+        torch.testing.assert_close(both, (value, expected))
         field.set_coefficients(2 * field.coefficients)
         torch.testing.assert_close(field(0.0, u), 2 * value)
 

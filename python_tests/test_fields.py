@@ -101,6 +101,18 @@ def test_library_has_every_monomial_once() -> None:
     torch.testing.assert_close(field.features(z), expected)
 
 
+def test_library_with_inputs_is_its_monomials_times_its_coefficients() -> None:
+    field = LibraryField(2, 3, forcing_dim=2, dtype=torch.float64)
+    field.set_coefficients(torch.randn_like(field.coefficients))
+    u, x = torch.randn(2, 7, 2, dtype=torch.float64)
+    terms = [
+        torch.stack([z**e for z, e in zip(torch.cat([u, x], 1).T, row, strict=True)])
+        for row in field.exponents
+    ]
+    monomials = torch.stack([term.prod(0) for term in terms], 1)
+    torch.testing.assert_close(field.at(u, x), monomials @ field.coefficients)
+
+
 def test_equations_are_printed_with_names_and_without_noise() -> None:
     field = lorenz_library()
     with torch.no_grad():

@@ -144,12 +144,22 @@ def test_a_ring_refuses_neighbours_that_coincide_and_maps_of_many_values() -> No
         RingField(LibraryField(3, 1), 6)
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-def test_value_and_jacobian_are_those_of_the_field(depth: int) -> None:
-    field = RandomFeatureField(3, 12, depth=depth)
+@pytest.mark.parametrize(
+    "field",
+    [
+        RandomFeatureField(3, 12),
+        RandomFeatureField(3, 12, depth=2),
+        RingField(RandomFeatureField(2, 8, outputs=1), 3),
+        *(LibraryField(3, degree, dtype=torch.float64) for degree in range(5)),
+        RingField(LibraryField(3, 2, outputs=1, dtype=torch.float64), 3),
+    ],
+)
+def test_value_and_jacobian_are_those_of_the_field(field: LinearField) -> None:
     field.set_coefficients(torch.randn_like(field.coefficients))
     u = torch.randn(5, 2, 3, dtype=torch.float64)
     value, slope = field.value_and_jacobian(u)
-    torch.testing.assert_close(value, field(0.0, u))
+    expected = (field.features(u) @ field.coefficients).reshape(u.shape)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(field(0.0, u), expected)
     rows = torch.func.vmap(torch.func.jacrev(field.at))(u.reshape(10, 3))
     torch.testing.assert_close(slope.reshape(10, 3, 3), rows)

@@ -83,14 +83,26 @@ class EquivariantField(LinearField):
     def at(
         self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
     ) -> Float[Tensor, "*batch D"]:
-        return self.base.features(u) @ self.head()
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self.base.features(u) @ self.head()
+        self._tell_base()
+        return self.base.at(u)
 
     def jacobian(
         self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
     ) -> Float[Tensor, "*batch D D"]:
-        with torch.no_grad():
-            self.base.coefficients.copy_(self.head())
+        self._tell_base()
         return self.base.jacobian(u)
+
+    def value_and_jacobian(
+        self, u: Float[Tensor, "*batch D"]
+    ) -> tuple[Float[Tensor, "*batch D"], Float[Tensor, "*batch D D"]]:
+        self._tell_base()
+        return self.base.value_and_jacobian(u)
+
+    @torch.no_grad()
+    def _tell_base(self) -> None:
+        self.base.coefficients.copy_(self.head())
 
 
 def equivariant_basis(

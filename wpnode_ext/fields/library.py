@@ -69,7 +69,7 @@ class LibraryField(LinearField):
         rows = [
             (number, term[v], v, position[(*term[:v], term[v] - 1, *term[v + 1 :])])
             for number, term in enumerate(self.exponents)
-            for v in range(dim)
+            for v in range(variables)
             if term[v] > 0
         ]
         self._derivatives: list[list[int]] = [
@@ -90,11 +90,50 @@ class LibraryField(LinearField):
         """Slopes of monomials are monomials of one degree less: one product for all."""
         z = u if x is None else torch.cat([u, x], dim=-1)
         lower = self._monomials(z, max(0, self.degree - 1))
+        table = self._slopes(lower.shape[-1])[..., : self.dim]
+        return (lower @ table.flatten(1)).unflatten(-1, table.shape[1:])
+
+    def at(
+        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch O"]:
+        """By Euler's theorem, from monomials of one degree less.
+
+        A homogeneous polynomial g of degree k is ``sum_v z_v dg/dz_v / k``; the highest
+        monomials, most of them all, are never formed.
+        """
+        z = u if x is None else torch.cat([u, x], dim=-1)
+        lower = self._monomials(z, max(0, self.degree - 1))
+        table = self._slopes(lower.shape[-1], shared=True)
+        return self._whole(z, (lower @ table.flatten(1)).unflatten(-1, table.shape[1:]))
+
+    def value_and_jacobian(
+        self, u: Float[Tensor, "*batch D"]
+    ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
+        lower = self._monomials(u, max(0, self.degree - 1))
+        tables = [self._slopes(lower.shape[-1], shared=s) for s in (True, False)]
+        both = lower @ torch.stack(tables, 1).flatten(1)
+        parts, slope = both.unflatten(-1, (2, *tables[0].shape[1:])).unbind(-3)
+        return self._whole(u, parts), slope
+
+    def _slopes(
+        self, n_lower: int, *, shared: bool = False
+    ) -> Float[Tensor, "T O V"]:
+        """Heads of the derivatives; if `shared`, of each term's over its degree."""
         head = self.coefficients
-        table = head.new_zeros(lower.shape[-1], head.shape[1], self.dim)
+        table = head.new_zeros(n_lower, head.shape[1], len(self.exponents[0]))
         terms, factors, variables, places = self._derivatives
+        if shared:
+            factors = [
+                factor / sum(self.exponents[term])
+                for factor, term in zip(factors, terms, strict=True)
+            ]
         table[places, :, variables] = head.new_tensor(factors)[:, None] * head[terms]
-        return (lower @ table.flatten(1)).unflatten(-1, (head.shape[1], self.dim))
+        return table
+
+    def _whole(
+        self, z: Float[Tensor, "*batch V"], parts: Float[Tensor, "*batch O V"]
+    ) -> Float[Tensor, "*batch O"]:
+        return self.coefficients[0] + (parts @ z[..., None])[..., 0]
 
     def _monomials(
         self, z: Float[Tensor, "*batch V"], degree: int

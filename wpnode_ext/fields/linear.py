@@ -58,6 +58,12 @@ class LinearField(Field):
             table = torch.func.vmap(torch.func.jacrev(self.at))(rows, inputs)
         return table.reshape(*batch, *table.shape[1:])
 
+    def value_and_jacobian(
+        self, u: Float[Tensor, "*batch D"]
+    ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
+        """:meth:`at` and :meth:`jacobian` without inputs; subclasses share work."""
+        return self.at(u), self.jacobian(u)
+
     @torch.no_grad()
     def set_coefficients(self, values: Float[Tensor, "J O"]) -> None:
         """Replaces the coefficients, in their own precision."""

@@ -64,9 +64,24 @@ class RingField(LinearField):
     def jacobian(
         self, u: Float[Tensor, "*batch S"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch S S"]:
-        slopes = self.local.jacobian(self.around(u), self._felt(x))[..., 0, :]
-        table = u.new_zeros(*u.shape, self.sites)
-        return table.scatter(-1, self.neighbours.expand(slopes.shape), slopes)
+        slopes = self.local.jacobian(self.around(u), self._felt(x))
+        return self._spread(slopes[..., 0, :])
+
+    def at(
+        self, u: Float[Tensor, "*batch S"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch S"]:
+        return self.local.at(self.around(u), self._felt(x))[..., 0]
+
+    def value_and_jacobian(
+        self, u: Float[Tensor, "*batch S"]
+    ) -> tuple[Float[Tensor, "*batch S"], Float[Tensor, "*batch S S"]]:
+        value, slopes = self.local.value_and_jacobian(self.around(u))
+        return value[..., 0], self._spread(slopes[..., 0, :])
+
+    def _spread(self, slopes: Float[Tensor, "*batch S w"]) -> Tensor:
+        """Slopes by the neighbours of each site in their columns of a matrix."""
+        table = slopes.new_zeros(*slopes.shape[:-1], self.sites)
+        return table.scatter_(-1, self.neighbours.expand(slopes.shape), slopes)
 
     def _felt(self, x: Tensor | None) -> Tensor | None:
         if x is None:

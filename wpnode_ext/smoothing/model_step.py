@@ -103,24 +103,26 @@ class ModelStep:
     def _chain(
         self, u: Tensor, t: Tensor, h: Tensor
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D D"]]:
-        """``K_i = J(u_i) (S + h sum_j a_ij K_j)``, with S the derivative so far."""
+        """``K_i = h J(u_i) (1 + sum_j a_ij K_j)``, and ``1 + sum_i b_i K_i`` of a step.
+
+        The derivative of the whole is the product of those of the substeps.
+        """
         tableau = TABLEAUX[self._method]
-        h, t = (h / self._substeps)[:, None], t[:, None]
-        slope = torch.eye(u.shape[1], dtype=u.dtype, device=u.device)
-        slope = slope.expand(len(u), -1, -1)
-        for number in range(self._substeps):
-            value, jacobian = self._flat_both(t, u)
-            stages = [value]
-            slopes = [jacobian if number == 0 else jacobian @ slope]
+        h, t, whole = (h / self._substeps)[:, None], t[:, None], None
+        for _ in range(self._substeps):
+            value, slope = self._flat_both(t, u)
+            stages, slopes = [value], [slope * h[..., None]]
             for c, row in zip(tableau.c, tableau.a, strict=True):
-                inside = _moved(slope, h[..., None], row, slopes)
-                value, jacobian = self._flat_both(t + c * h, _moved(u, h, row, stages))
+                value, slope = self._flat_both(t + c * h, _moved(u, h, row, stages))
                 stages.append(value)
-                slopes.append(jacobian @ inside)
-            u = _moved(u, h, tableau.b, stages)
-            slope = _moved(slope, h[..., None], tableau.b, slopes)
-            t = t + h
-        return u, slope
+                slope, inside = slope * h[..., None], _combined(row, slopes)
+                slopes.append(torch.baddbmm(slope, slope, inside))
+            u, t = _moved(u, h, tableau.b, stages), t + h
+            slope = _combined(tableau.b, slopes)
+            slope.diagonal(dim1=1, dim2=2).add_(1.0)
+            whole = slope if whole is None else slope @ whole
+        assert whole is not None
+        return u, whole
 
     def _forward_mode(
         self, u: Tensor, t: Tensor, h: Tensor
@@ -143,3 +145,12 @@ def _moved(
         if weight != 0.0:
             start = torch.addcmul(start, h, stage, value=weight)
     return start
+
+
+def _combined(weights: tuple[float, ...], slopes: list[Tensor]) -> Tensor:
+    """``sum_j weights[j] slopes[j]``."""
+    terms = [(w, x) for w, x in zip(weights, slopes, strict=True) if w != 0.0]
+    total = terms[0][1] * terms[0][0]
+    for weight, slope in terms[1:]:
+        total.add_(slope, alpha=weight)
+    return total

@@ -32,9 +32,9 @@ Update = Literal["auto", "projected", "fit"]
 # their limit slowly and need many more rounds than the projected steps do.
 PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
 FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
-# Steps of the smoother below this share of the noise are not worth another one before
-# the field is improved.
-ROUND_TOLERANCE = 1e-2
+# A step of the smoother below this share of the noise is the last one: Gauss-Newton
+# steps shrink so fast that the next one would not be seen.
+TOLERANCE = 1e-2
 # Noise below this share of a component's size leaves nothing to refine.
 NEGLIGIBLE_NOISE = 1e-5
 
@@ -104,7 +104,7 @@ def refine(
     held_out: float = 0.05,
     max_iterations: int = 3,
     substeps: int = 1,
-    window: int = 500,
+    window: int = 1000,
     overlap: int = 200,
     samples: int | None = None,
     seed: int | torch.Generator = 0,
@@ -202,7 +202,12 @@ def refine(
         likely, variance = rounds.doubt(best_field, series, best_level, states)
         variance, states = variance.mean(0), start.states
     final = smooth_states(
-        best_field, whole, process_noise=best_level * noise, start=states, **options
+        best_field,
+        whole,
+        process_noise=best_level * noise,
+        start=states,
+        tolerance=TOLERANCE,
+        **options,
     )
     assert final.std is not None
     if projected and whole is series:
@@ -239,7 +244,7 @@ class _Rounds:
             start=start,
             error_bars=False,
             max_iterations=steps,
-            tolerance=ROUND_TOLERANCE,
+            tolerance=TOLERANCE,
             **self.options,
         )
 

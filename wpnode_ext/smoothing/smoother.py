@@ -64,7 +64,7 @@ def smooth_states(
     error_bars: bool = True,
     method: str = "rk4_classic",
     substeps: int = 1,
-    window: int = 500,
+    window: int = 1000,
     overlap: int = 200,
     max_iterations: int = 10,
     tolerance: float = 1e-4,
