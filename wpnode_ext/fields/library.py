@@ -115,9 +115,7 @@ class LibraryField(LinearField):
         parts, slope = both.unflatten(-1, (2, *tables[0].shape[1:])).unbind(-3)
         return self._whole(u, parts), slope
 
-    def _slopes(
-        self, n_lower: int, *, shared: bool = False
-    ) -> Float[Tensor, "T O V"]:
+    def _slopes(self, n_lower: int, *, shared: bool = False) -> Float[Tensor, "T O V"]:
         """Heads of the derivatives; if `shared`, of each term's over its degree."""
         head = self.coefficients
         table = head.new_zeros(n_lower, head.shape[1], len(self.exponents[0]))
