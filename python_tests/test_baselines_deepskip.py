@@ -11,7 +11,7 @@ from wpnode_ext.baselines import (
     SkipRFM,
     load,
 )
-from wpnode_ext.baselines.held_out import HeldOut
+from wpnode_ext.baselines.held_out import HeldOut, simplest
 from wpnode_ext.baselines.local import RingGroups
 from wpnode_ext.baselines.random_map import RandomFeatureMap
 from wpnode_ext.baselines.ridge import RidgeRegression
@@ -188,6 +188,13 @@ class TestHeldOut:
     def test_runaways_do_not_spoil_the_others(self) -> None:
         judge = HeldOut(make_series(torch.linspace(0, 1, 50)[:, None], dt=1.0))
         assert judge(lambda s: s * float("nan")) == 1.0
+
+    def test_the_simplest_of_models_alike_is_taken(self) -> None:
+        simple = torch.tensor([0.4, 0.6, 0.5, 0.5]).double()
+        alike = simple + torch.tensor([-0.2, 0.1, -0.1, 0.1]).double()
+        assert simplest([simple, alike]) == 0
+        assert simplest([simple, simple - 0.1]) == 1
+        assert simplest([simple + 0.2, simple, alike]) == 1
 
 
 class TestInterface:

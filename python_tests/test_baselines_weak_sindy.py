@@ -80,6 +80,23 @@ class TestIdentification:
         model = WeakSINDy().fit(u, 0.05)
         path = model.forecast(u[0], t[:200])
         torch.testing.assert_close(path, u[:200], rtol=0, atol=1e-3)
+        assert model.field_.degree == 2  # type: ignore[union-attr]
+
+    def test_higher_degrees_are_taken_where_they_forecast_better(self) -> None:
+        # Duffing's oscillator: a cubic force, which no square stands for.
+        def slope(u: torch.Tensor) -> torch.Tensor:
+            return torch.stack([u[1], u[0] - u[0] ** 3])
+
+        state, states = torch.tensor([1.6, 0.0]).double(), []
+        for _ in range(1500):
+            states.append(state)
+            k1 = slope(state)
+            k2 = slope(state + 0.025 * k1)
+            k3 = slope(state + 0.025 * k2)
+            k4 = slope(state + 0.05 * k3)
+            state = state + 0.05 / 6 * (k1 + 2 * (k2 + k3) + k4)
+        model = WeakSINDy().fit(torch.stack(states), 0.05)
+        assert set(terms_of(model)) == {((0, 1), 0), ((1, 0), 1), ((3, 0), 1)}
 
     def test_save_and_load(self, lorenz, tmp_path) -> None:
         model = WeakSINDy(degree=2, p=8, ell=50, q=2).fit(lorenz, DT)

@@ -1,6 +1,7 @@
 """Settings chosen by forecasts of held-out data, never by the data trained on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import sqrt
 
 import torch
 from jaxtyping import Float
@@ -49,9 +50,13 @@ class HeldOut:
         inside = torch.cat([self._v[first:stop] for first, stop in runs])
         self._spread = inside.var(0, correction=0).sum().sqrt()
 
-    @torch.no_grad()
     def __call__(self, step: Callable[[Tensor], Tensor]) -> float:
         """The error of a model whose `step` goes from ``[B, D]`` one sample ahead."""
+        return self.errors(step).mean().item()
+
+    @torch.no_grad()
+    def errors(self, step: Callable[[Tensor], Tensor]) -> Float[Tensor, " B"]:
+        """Those of every start, means over the lead times."""
         u: Float[Tensor, "B D"] = self._v[self._starts]
         alive = torch.ones(len(u), dtype=torch.bool)
         errors = torch.full((self.horizon, len(u)), _LOST, dtype=torch.float64)
@@ -65,4 +70,23 @@ class HeldOut:
             errors[lead] = torch.where(alive, error.clamp(max=_LOST), _LOST)
             # Members that ran away wait on the data, where any model is finite.
             u = torch.where(alive[:, None], u, wanted)
-        return errors.mean().item()
+        return errors.mean(0)
+
+
+def simplest(errors: Sequence[Float[Tensor, " B"]]) -> int:
+    """The first of several models, simplest first, that forecasts as well as the best.
+
+    Its mean error may exceed the least one by two standard errors of the difference,
+    two because forecasts of one record overlap: richer models are not taken for what
+    may be chance.
+
+    Args:
+        errors: of each model, for the same starts.
+    """
+    best = min(errors, key=lambda found: found.mean().item())
+    for place, found in enumerate(errors):
+        worse = found - best
+        chance = 2 * worse.std(correction=0).item() / sqrt(len(worse))
+        if worse.mean().item() <= chance:
+            return place
+    raise ValueError("there are no models to choose from.")
