@@ -5,14 +5,25 @@
     python benchmarks/accuracy/compare.py lorenz63
 
 The command makes the runs, which can be stopped and continued at any time; this script
-puts what ``compare_<system>/runs.csv`` holds into ``compare_<system>/paper.md``.
+puts what ``compare_<system>/runs.csv`` holds into ``compare_<system>/paper.md``. Rows
+of the paper's own methods come from ``results/<system>.csv``, which were measured on the
+same data and starts.
 """
 
 import argparse
 import math
+import sys
 from pathlib import Path
+from typing import Any
 
-from wpnode_ext.baselines.comparison import read_rows, summary
+import torch
+from finished import read_results
+
+from wpnode_ext.baselines.comparison import Row, read_rows, summary
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import provenance  # noqa: E402
 
 NOISE = (0.0, 0.01, 0.05, 0.1, 0.2)
 HERE = Path(__file__).parent
@@ -38,16 +49,37 @@ PAPER: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 
-def table(system: str) -> str:
+def stored_rows(system: str, measured: set[str]) -> list[Row]:
+    """Rows of methods that another benchmark measured with the same seeds."""
+    found = read_results(HERE / "results" / f"{system}.csv", ("method",))
+    wanted = ("method", "noise", "vpt", "vpt_time", "seconds", "epochs")
+    return [
+        {key: row[key] for key in wanted} | {"draw": int(row["draw"])}
+        for row in found
+        if row["method"] not in measured
+    ]
+
+
+def table(system: str, since: str | None) -> str:
     """Markdown: ours above the paper's, then the costs."""
-    rows = summary(read_rows(HERE / f"compare_{system}" / "runs.csv"))
+    own = read_rows(HERE / f"compare_{system}" / "runs.csv")
+    other = stored_rows(system, {row["method"] for row in own})
+    rows = summary([*own, *other])
+    elsewhere = sorted({row["method"] for row in other})
     found = {(row["method"], row["noise"]): row for row in rows}
     methods = sorted({row["method"] for row in rows})
     head = " | ".join(f"{100 * level:g} %" for level in NOISE)
+    note = (
+        "Mean over the draws in brackets of the means over 30 starts each, +- standard "
+    )
+    note += "deviation over draws; empty cells were not measured."
+    if elsewhere:
+        note += f" {' and '.join(elsewhere)}: same data and starts, measured by "
+        note += f"`{system}.py`, see `results/{system}.md`."
     lines = [
         f"# {system}: mean valid prediction time, in Lyapunov times",
         "",
-        "Mean over the draws named in brackets, 30 starts each, of what is finished.",
+        note,
         "",
         f"| method | {head} |",
         "| --- |" + " --- |" * len(NOISE),
@@ -63,16 +95,20 @@ def table(system: str) -> str:
         "",
         "## Cost",
         "",
-        "Seconds of one core, means over all levels and draws.",
+        "Of a fit, means over all levels and draws: the processor's time of one core, "
+        "and by the clock of a machine that was shared. A fit without epochs counts as "
+        "one.",
         "",
-        "| method | seconds | epochs | seconds an epoch | evaluations |",
-        "| --- | --- | --- | --- | --- |",
+        "| method | seconds | by the clock | epochs | seconds an epoch | evaluations |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for method in methods:
         mine = [row for row in rows if row["method"] == method and row["draws"]]
         if mine:
             lines.append(_cost(method, mine))
-    return "\n".join([*lines, ""])
+    made = provenance(torch.device("cpu"))
+    first = f"; the oldest rows are of commit {since}" if since else ""
+    return "\n".join([*lines, "", f"*{made}{first}*", ""])
 
 
 def _vpt(row: dict | None) -> str:
@@ -82,15 +118,19 @@ def _vpt(row: dict | None) -> str:
     return f"{row['vpt']:.2f}{spread} ({row['draws']})"
 
 
-def _cost(method: str, rows: list[dict]) -> str:
+def _cost(method: str, rows: list[dict[str, Any]]) -> str:
     def mean(name: str) -> float:
         return sum(row[name] for row in rows) / len(rows)
 
-    seconds, epochs = mean("cpu_seconds"), mean("epochs")
-    return (
-        f"| {method} | {seconds:.3g} | {epochs:.0f} | {seconds / epochs:.3g} | "
-        f"{mean('evaluations'):.2g} |"
-    )
+    busy, clock, epochs = mean("cpu_seconds"), mean("seconds"), mean("epochs")
+    each = (clock if math.isnan(busy) else busy) / epochs
+    cells = [busy, clock, epochs, each, mean("evaluations")]
+    shown = (".3g", ".3g", ".0f", ".3g", ".2g")
+    texts = [
+        "-" if math.isnan(value) else format(value, form)
+        for value, form in zip(cells, shown, strict=True)
+    ]
+    return f"| {method} | {' | '.join(texts)} |"
 
 
 def main() -> None:
@@ -98,8 +138,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("system", choices=PAPER, nargs="?", default="lorenz63")
-    system = parser.parse_args().system
-    text = table(system)
+    parser.add_argument("--since", help="commit that the oldest rows were made with")
+    arguments = parser.parse_args()
+    system = arguments.system
+    text = table(system, arguments.since)
     (HERE / f"compare_{system}" / "paper.md").write_text(text, encoding="utf-8")
     print(text)
 
