@@ -95,6 +95,9 @@ def test_a_field_that_misses_the_data_gives_way_to_the_network() -> None:
     u = lorenz63(900, 0.02)
     asked = WPNODE(config=config(), method="closed_form").fit(u, 0.02)
     assert asked.config_.method == "closed_form"
+    assert "is not explained" in asked.solved_.complaint
+    v = u + 0.02 * u.std(0) * torch.randn(u.shape, dtype=u.dtype)
+    asked = WPNODE(config=config(), method="closed_form").fit(v, 0.02)
     assert "were missed by" in asked.solved_.complaint
     settings = config(optim=OptimConfig(patience=1))
     settings.field.hidden = [8]

@@ -2,10 +2,11 @@
 
 from .local_polynomial import LocalFit, first_states, local_polynomial
 from .projected import ProjectedStep, projected_step
-from .refine import Refinement, Round, refine
+from .refine import NEGLIGIBLE_NOISE, Refinement, Round, refine
 from .smoother import SmoothedStates, smooth_states
 
 __all__ = [
+    "NEGLIGIBLE_NOISE",
     "LocalFit",
     "ProjectedStep",
     "Refinement",

@@ -35,8 +35,9 @@ FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
 # A step of the smoother below this share of the noise is the last one: Gauss-Newton
 # steps shrink so fast that the next one would not be seen.
 TOLERANCE = 1e-2
-# Noise below this share of a component's size leaves nothing to refine.
-NEGLIGIBLE_NOISE = 1e-5
+# Noise below this share of a component's size leaves nothing to refine, and cannot be
+# told from the curvature of fast components between samples.
+NEGLIGIBLE_NOISE = 1e-4
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..data import Series
 from ..fields import Forcing, LinearField, RandomFeatureField, RingField
 from ..record import Record
 from ..scaling import Scaler, StandardScaler
-from ..smoothing import Refinement, first_states, refine
+from ..smoothing import NEGLIGIBLE_NOISE, Refinement, first_states, refine
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .loop import Row, TrainResult
@@ -30,13 +30,12 @@ from .validation import ForecastValidation
 
 # Ridges compared by forecasts of held-out data, in units of the features' size.
 RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, -2)))
-# Noise below this share of the signal leaves nothing for a ridge to suppress.
-NO_NOISE = 1e-5
 # Unknowns up to which states are eliminated from the fit, not merely smoothed for it.
 PROJECTED_UNKNOWNS = 1000
-# Mean square of held-out errors in noise variances, and relative weak residual where
-# there is no noise, beyond which the field does not explain the data.
-LARGEST_ERROR, LARGEST_RESIDUAL = 2.0, 0.3
+# A field does not explain the data if its mean square error at held-out values is above
+# both so many variances of the noise and this share of the signal's; without noise, if
+# its relative weak residual is above the last one.
+LARGEST_ERROR, LEAST_SHARE, LARGEST_RESIDUAL = 2.0, 1e-3, 0.3
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,13 @@ class Solved:
         Values kept from the refinement tell: a field that suits the data predicts them
         to their noise. Without noise the weak residual does.
         """
-        rows = [] if self.refinement is None else self.refinement.history
-        if rows and not rows[-1].held_out < LARGEST_ERROR:
-            return f"held-out values were missed by {rows[-1].held_out:.3g} variances"
+        found = self.refinement
+        rows = [] if found is None else found.history
+        if found is not None and rows:
+            missed = rows[-1].held_out
+            share = missed * (found.sigma.square() / found.states.var(0)).mean().item()
+            if not (missed < LARGEST_ERROR or share < LEAST_SHARE):
+                return f"held-out values were missed by {missed:.3g} variances"
         left = self.fit.relative.max().item()
         if not rows and not left < LARGEST_RESIDUAL:
             return f"{100 * left:.2g} % of the time derivative is not explained"
@@ -156,7 +159,7 @@ def solve_field(
     ridge, errors = config.closed_form.ridge, {}
     noise = (first.sigma / scaled.v.std(0)).max().item()
     # Where sites share coefficients these are few for the data: the score can tell.
-    if ridge is None and noise > NO_NOISE and field.sites == 1:
+    if ridge is None and noise > NEGLIGIBLE_NOISE and field.sites == 1:
         errors = _compare_ridges(field, scaled, first.states, config, maps)
         if errors:
             ridge = min(errors, key=errors.__getitem__)
