@@ -29,6 +29,9 @@ class LibraryField(LinearField):
             degree, degree)``.
     """
 
+    _derivatives: Tensor
+    _degrees: Tensor
+
     def __init__(
         self,
         dim: int,
@@ -56,13 +59,13 @@ class LibraryField(LinearField):
             for term in terms
         ]
         # Each monomial is one of the degree before times its last variable.
-        self._recipes: list[tuple[list[int], list[int]]] = []
         for size in range(1, degree + 1):
             before = [term for term in terms if len(term) == size - 1]
             place = {term: number for number, term in enumerate(before)}
             now = [term for term in terms if len(term) == size]
-            self._recipes.append(
-                ([place[term[:-1]] for term in now], [term[-1] for term in now])
+            recipe = [[place[term[:-1]] for term in now], [term[-1] for term in now]]
+            self.register_buffer(
+                f"_recipe_{size}", torch.tensor(recipe), persistent=False
             )
         # d/du_v of term m is its exponent times the term with one factor less.
         position = {term: number for number, term in enumerate(self.exponents)}
@@ -72,9 +75,10 @@ class LibraryField(LinearField):
             for v in range(variables)
             if term[v] > 0
         ]
-        self._derivatives: list[list[int]] = [
-            [row[i] for row in rows] for i in range(4)
-        ]
+        table = torch.tensor(rows, dtype=torch.int64).reshape(-1, 4).T
+        self.register_buffer("_derivatives", table.contiguous(), persistent=False)
+        degrees = torch.tensor([sum(term) for term in self.exponents])
+        self.register_buffer("_degrees", degrees, persistent=False)
         self.coefficients = nn.Parameter(torch.zeros(len(terms), outputs, dtype=dtype))
 
     def features(
@@ -121,11 +125,8 @@ class LibraryField(LinearField):
         table = head.new_zeros(n_lower, head.shape[1], len(self.exponents[0]))
         terms, factors, variables, places = self._derivatives
         if shared:
-            factors = [
-                factor / sum(self.exponents[term])
-                for factor, term in zip(factors, terms, strict=True)
-            ]
-        table[places, :, variables] = head.new_tensor(factors)[:, None] * head[terms]
+            factors = factors / self._degrees[terms]
+        table[places, :, variables] = factors.to(head)[:, None] * head[terms]
         return table
 
     def _whole(
@@ -137,8 +138,10 @@ class LibraryField(LinearField):
         self, z: Float[Tensor, "*batch V"], degree: int
     ) -> Float[Tensor, "*batch T"]:
         rows = [torch.ones_like(z[..., :1])]
-        for parents, variables in self._recipes[:degree]:
-            rows.append(rows[-1][..., parents] * z[..., variables])
+        for size in range(1, degree + 1):
+            parents, variables = getattr(self, f"_recipe_{size}")
+            before = rows[-1].index_select(-1, parents)
+            rows.append(before * z.index_select(-1, variables))
         return torch.cat(rows, dim=-1)
 
     @torch.no_grad()
