@@ -6,8 +6,8 @@
 
 The command makes the runs, which can be stopped and continued at any time; this script
 puts what ``compare_<system>/runs.csv`` holds into ``compare_<system>/paper.md``. Rows
-of the paper's own methods come from ``results/<system>.csv``, which were measured on the
-same data and starts.
+of the paper's own methods come from ``results/<system>.csv``, which were measured on
+the same data and starts.
 """
 
 import argparse
