@@ -70,6 +70,8 @@ def test_features_head_and_jacobian_agree(make) -> None:
     u = torch.randn(6, 4, generator=torch.Generator().manual_seed(1)).double()
     value = (field.features(u) @ field.coefficients)[..., 0]
     torch.testing.assert_close(field(0.0, u), value)
+    basis = torch.randn(field.n_features, 3, dtype=torch.float64)
+    torch.testing.assert_close(field.combined(u, basis), field.features(u) @ basis)
     expected = torch.func.vmap(torch.func.jacrev(field.at))(u)
     torch.testing.assert_close(field.jacobian(u), expected)
     with torch.no_grad():

@@ -80,6 +80,15 @@ class EquivariantField(LinearField):
                 values[..., places] += phi[..., sources] * weights.to(phi)
         return values.unflatten(-1, self.basis.shape[1:])
 
+    def combined(
+        self, u: Float[Tensor, "*batch D"], basis: Float[Tensor, "J K"]
+    ) -> Float[Tensor, "*batch D K"]:
+        if self.base.n_features > self.n_features:
+            return super().combined(u, basis)
+        table = self.basis @ basis
+        values = self.base.features(u) @ table.flatten(1)
+        return values.unflatten(-1, table.shape[1:])
+
     def at(
         self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
     ) -> Float[Tensor, "*batch D"]:

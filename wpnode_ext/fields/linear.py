@@ -36,6 +36,12 @@ class LinearField(Field):
         """What the coefficients multiply, ``[*batch, J]`` or ``[*batch, S, J]``."""
         raise NotImplementedError
 
+    def combined(
+        self, u: Float[Tensor, "*batch D"], basis: Float[Tensor, "J K"]
+    ) -> Float[Tensor, "*batch K"]:
+        """``features(u) @ basis`` without inputs; subclasses may know a shorter way."""
+        return self.features(u) @ basis
+
     def at(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch D"]:

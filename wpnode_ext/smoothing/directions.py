@@ -62,8 +62,7 @@ class Directions:
         self, field: LinearField, u: Float[Tensor, "M D"]
     ) -> Float[Tensor, "M S K"]:
         """Those of the field, combined; one row a site."""
-        phi = field.features(u).reshape(len(u), field.sites, -1)
-        return phi @ self.basis
+        return field.combined(u, self.basis).reshape(len(u), field.sites, -1)
 
     def unknowns(self, coefficients: Float[Tensor, "J O"]) -> Float[Tensor, " P"]:
         """z of given coefficients, output by output."""

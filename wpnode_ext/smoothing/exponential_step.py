@@ -147,10 +147,11 @@ class ExponentialStep:
         slope = (self._field.jacobian(u) - self._linear) @ s
         if basis is not None:
             outputs = self._field.coefficients.shape[1]
-            phi = self._field.features(u).reshape(len(u), self._field.sites, -1)
+            phi = self._field.combined(u, basis)
+            phi = phi.reshape(len(u), self._field.sites, -1)
             # Coefficient (j, o) moves entry (site, o) by feature j of that site.
             own = slope.unflatten(2, (outputs, -1)).unflatten(1, (-1, outputs))
-            own.diagonal(dim1=2, dim2=3).add_((phi @ basis)[..., None])
+            own.diagonal(dim1=2, dim2=3).add_(phi[..., None])
         return self._rest(u), slope
 
 
