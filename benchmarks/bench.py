@@ -11,7 +11,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,10 +151,10 @@ def roofs(device: torch.device) -> dict[str, float]:
     return measured
 
 
-def provenance(device: torch.device) -> str:
-    """One line: machine, versions, commit."""
+def commit() -> str:
+    """Short name of the version of the code."""
     try:
-        commit = subprocess.run(
+        return subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"],
             cwd=ROOT,
             capture_output=True,
@@ -162,7 +162,17 @@ def provenance(device: torch.device) -> str:
             check=True,
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
+        return "unknown"
+
+
+def provenance(device: torch.device, commits: Iterable[str] = ()) -> str:
+    """One line: machine, versions, commit.
+
+    Args:
+        device: what was measured on.
+        commits: those that rows of a table were made with; that of now by default.
+    """
+    names = sorted(set(commits)) or [commit()]
     info = build_info()
     if device.type == "cuda":
         machine = torch.cuda.get_device_name(device)
@@ -173,7 +183,7 @@ def provenance(device: torch.device) -> str:
         )
     return (
         f"{machine}; torch {torch.__version__}, {info['compiler']}, "
-        f"Python {platform.python_version()}; commit {commit}; {time.strftime('%F')}"
+        f"Python {platform.python_version()}; commit {', '.join(names)}; {time.strftime('%F')}"
     )
 
 

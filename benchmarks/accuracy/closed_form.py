@@ -28,7 +28,7 @@ from wpnode_ext.estimator import WPNODE
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from bench import provenance  # noqa: E402
+from bench import commit, provenance  # noqa: E402
 
 # Of trajectories, noise, fields and starts; the draw is added.
 SEEDS = {False: (1000, 2000, 3000, 4000), True: (91000, 92000, 93000, 94000)}
@@ -37,7 +37,7 @@ SEEDS = {False: (1000, 2000, 3000, 4000), True: (91000, 92000, 93000, 94000)}
 TOLERANCE = (1e-10, 1e-8)
 # Quantile of Student's t for 95 %, by degrees of freedom.
 STUDENT = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 9: 2.26}
-TEXT = ("variant", "reason")
+TEXT = ("variant", "reason", "commit")
 COLUMNS: tuple[str, ...] = (
     "variant",
     "noise",
@@ -60,6 +60,7 @@ COLUMNS: tuple[str, ...] = (
     "reason",
     "fit_seconds",
     "processor_seconds",
+    "commit",
 )
 Job = tuple[str, float, int]
 
@@ -128,6 +129,7 @@ def run(
         "reason": model.result_.reason,
         "fit_seconds": seconds,
         "processor_seconds": worked,
+        "commit": commit(),
     }
 
 
@@ -156,6 +158,7 @@ def table(name: str, rows: list[dict[str, Any]], starts: int) -> str:
     """Markdown: mean over draws with its 95 % interval, and what goes with it."""
     setting = SYSTEMS[name]
     draws = 1 + max(int(row["draw"]) for row in rows)
+    made_with = provenance(torch.device("cpu"), [row["commit"] for row in rows])
     lines = [
         f"# {name}: valid prediction time in Lyapunov times, closed form",
         "",
@@ -187,7 +190,7 @@ def table(name: str, rows: list[dict[str, Any]], starts: int) -> str:
             ("- seconds", "seconds"),
         ):
             lines.append(_line(label, [cell.get(key, "") for cell in cells]))
-    return "\n".join([*lines, "", f"*{provenance(torch.device('cpu'))}*", ""])
+    return "\n".join([*lines, "", f"*{made_with}*", ""])
 
 
 def _cell(rows: list[dict[str, Any]], variant: str, level: float) -> dict[str, str]:
