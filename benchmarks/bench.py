@@ -183,7 +183,8 @@ def provenance(device: torch.device, commits: Iterable[str] = ()) -> str:
         )
     return (
         f"{machine}; torch {torch.__version__}, {info['compiler']}, "
-        f"Python {platform.python_version()}; commit {', '.join(names)}; {time.strftime('%F')}"
+        f"Python {platform.python_version()}; commit {', '.join(names)}; "
+        + time.strftime("%F")
     )
 
 
