@@ -37,7 +37,7 @@ struct GatherRows {
     std::int64_t initial_stride;
     T* out;
     std::int64_t out_stride;
-    bool prefetch;  // ask for the rows after the last input in advance
+    bool prefetch;  // ask for the inputs of later rows in advance
 };
 
 // out[j * row_stride + f * phase_stride] = the sum of phase f.
@@ -47,7 +47,7 @@ struct SpreadRows {
     std::int64_t n_phases, n_rows, width, in_stride;
     T* out;
     std::int64_t row_stride, phase_stride;
-    bool prefetch;  // of the output
+    bool prefetch;  // ask for later rows of the output in advance
     bool stream;    // the output is too large to be found in a cache later
 };
 
@@ -60,7 +60,7 @@ struct Microkernels {
                 std::int64_t stride, T* out, bool accumulate);
     void (*gather)(const GatherRows<T>& rows);
     void (*spread)(const SpreadRows<T>& rows);
-    // Sum of squares in float64, eight interleaved partial sums folded in a fixed order.
+    // Sum of squares in float64, interleaved partial sums folded in a fixed order.
     double (*sum_squares)(const T* values, std::int64_t count);
     // Dot product in float64, the same order.
     double (*dot)(const T* a, const T* b, std::int64_t count);

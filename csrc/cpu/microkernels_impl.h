@@ -62,31 +62,39 @@ void fir(const Phase<T>* phases, std::int64_t n_phases, std::int64_t n_rows, std
     }
 }
 
-template <typename T, typename Term>
-double fold(std::int64_t count, Term term) {
-    constexpr int kSums = 8;  // the same for every instruction set
-    double sums[kSums] = {};
+// Sum of terms in float64: vectors(i) gives as many from i on as a register holds, single(i) one.
+// The partial sums hide the latency of an addition in the widest registers; they are as many, and
+// folded in the same order, for every instruction set.
+template <typename Vectors, typename Single>
+double fold(std::int64_t count, const Vectors& vectors, const Single& single) {
+    using V = Vector<double>;
+    constexpr int kSums = 32, kVectors = kSums / V::kLanes;
+    typename V::Aligned partial[kVectors] = {};
     std::int64_t i = 0;
     for (; i + kSums <= count; i += kSums)
-        for (int s = 0; s < kSums; ++s) sums[s] += term(i + s);
-    for (int s = 0; i < count; ++i, ++s) sums[s] += term(i);
-    return ((sums[0] + sums[4]) + (sums[1] + sums[5])) +
-           ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) partial[v] += vectors(i + v * V::kLanes);
+    double sums[kSums];
+    for (int v = 0; v < kVectors; ++v) V::store(sums + v * V::kLanes, partial[v]);
+    for (int s = 0; i < count; ++i, ++s) sums[s] += single(i);
+    for (int half = kSums / 2; half > 0; half /= 2)
+        for (int s = 0; s < half; ++s) sums[s] += sums[s + half];
+    return sums[0];
 }
 
 template <typename T>
 double sum_squares(const T* values, std::int64_t count) {
-    return fold<T>(count, [=](std::int64_t i) {
-        const double x = values[i];
-        return x * x;
-    });
+    const auto square = [](auto x) { return x * x; };
+    return fold(
+        count, [=](std::int64_t i) { return square(load_wide(values + i)); },
+        [=](std::int64_t i) { return square(static_cast<double>(values[i])); });
 }
 
 template <typename T>
 double dot(const T* a, const T* b, std::int64_t count) {
-    return fold<T>(count, [=](std::int64_t i) {
-        return static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    });
+    return fold(
+        count, [=](std::int64_t i) { return load_wide(a + i) * load_wide(b + i); },
+        [=](std::int64_t i) { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
 }
 
 template <typename T>

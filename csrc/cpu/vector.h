@@ -25,17 +25,32 @@ struct Vector {
     static void store(T* p, Aligned v) { *reinterpret_cast<Unaligned*>(p) = v; }
     static Aligned broadcast(T x) { return x - Aligned{}; }
 
-    // A store past the caches; `p` is aligned to kBytes. Others see it after stream_fence().
+    // A store past the caches; `p` is aligned to kBytes. Others see it after stream_fence(). Only
+    // whole lines: halves that are not joined in time cost a memory access each.
+    static constexpr bool kStreams = kBytes == 64;
     static void stream(T* p, Aligned v) {
 #if defined(__AVX512F__) && WPNODE_VECTOR_BYTES == 64
         _mm512_stream_si512(reinterpret_cast<__m512i*>(p), reinterpret_cast<__m512i>(v));
-#elif defined(__AVX2__) && WPNODE_VECTOR_BYTES == 32
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(v));
 #else
         store(p, v);
 #endif
     }
 };
+
+// As many values as a register holds in float64.
+inline Vector<double>::Aligned load_wide(const double* p) { return Vector<double>::load(p); }
+inline Vector<double>::Aligned load_wide(const float* p) {
+#if defined(__AVX512F__) && WPNODE_VECTOR_BYTES == 64
+    // The form without a mask makes GCC 12 warn of an uninitialised value; the code is the same.
+    return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(p));
+#elif defined(__AVX2__) && WPNODE_VECTOR_BYTES == 32
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
+#else
+    Vector<double>::Aligned wide;
+    for (int i = 0; i < Vector<double>::kLanes; ++i) wide[i] = p[i];
+    return wide;
+#endif
+}
 
 inline void stream_fence() {
 #ifdef __SSE2__
