@@ -6,8 +6,9 @@
 //     sample[j q + r]  = sum_t       w[t q + r] * segment[j - t]        (adjoint, phase by phase)
 //
 // are ordinary correlations along rows (microkernels.h, uniform_tile.h). The fused loss does the
-// first for its own segments and for a halo of ell / q earlier ones, then the second, with the
-// residuals in scratch: one read of f and lhs, one write of the gradient.
+// first for its own segments and for a halo of ell / q earlier ones, unless the thread has just
+// done those for the tile before, then the second, with the residuals in scratch: one read of f and
+// lhs, one write of the gradient.
 #include "uniform.h"
 
 #include <vector>
@@ -34,7 +35,8 @@ bool outgrows_cache(const Geometry& g, std::int64_t value_bytes) {
     return g.batch * (2 * g.n_samples + g.n_segments) * g.state * value_bytes > kCacheBytes;
 }
 
-// Calls body(tile index, tile, block of segment rows, tile steps) for every tile.
+// Calls body(tile index, tile, block of segment rows, tile steps, follows) for every tile;
+// `follows` says that the block still holds the rows of the tile before this one in time.
 template <typename S, typename Body>
 void for_tiles(const Geometry& g, const Tiling& tiling, std::int64_t n_phases, double passes,
                const ParallelFor& parallel_for, const Body& body) {
@@ -51,7 +53,8 @@ void for_tiles(const Geometry& g, const Tiling& tiling, std::int64_t n_phases, d
                      std::vector<Phase<T>> phases(n_phases);
                      for (std::int64_t index = begin; index < end; ++index) {
                          const Tile tile = tiling.tile(index);
-                         body(index, tile, block, UniformTile<S>(g, tile, packed, phases));
+                         const bool follows = index > begin && tile.row > 0;
+                         body(index, tile, block, UniformTile<S>(g, tile, packed, phases), follows);
                      }
                  });
 }
@@ -67,7 +70,7 @@ void corr_uniform(const Geometry& g, const S* samples, const AccumulatorOf<S>* w
         make_tiling(g.batch, g.n_segments, g.state, g.ell / g.q, weights.n_phases() + 1, sizeof(T));
     for_tiles<S>(
         g, tiling, weights.n_phases(), 1, parallel_for,
-        [&](std::int64_t, const Tile& tile, T* block, UniformTile<S> steps) {
+        [&](std::int64_t, const Tile& tile, T* block, UniformTile<S> steps, bool) {
             const SegmentRange own = steps.own_segments();
             steps.correlate(samples, weights, own, nullptr, block);
             copy_rows(block, tile.n_channels,
@@ -85,9 +88,10 @@ void corr_t_uniform(const Geometry& g, const S* segments, const AccumulatorOf<S>
                                       reversed.n_phases() + 1, sizeof(T));
     const bool stream = outgrows_cache(g, sizeof(T));
     for_tiles<S>(g, tiling, reversed.n_phases(), 1, parallel_for,
-                 [&](std::int64_t, const Tile&, T* block, UniformTile<S> steps) {
+                 [&](std::int64_t, const Tile&, T* block, UniformTile<S> steps, bool) {
                      const SegmentRange range = steps.segments();
-                     steps.copy_segments(segments, range, steps.clear_outside(range, block));
+                     steps.clear_outside(block);
+                     steps.copy_segments(segments, range, steps.row(block, range.begin));
                      steps.spread(block, reversed, samples, stream);
                  });
 }
@@ -103,17 +107,18 @@ double weak_loss_uniform(const Geometry& g, const S* f, const AccumulatorOf<S>* 
                                       weights.n_phases() + 1, sizeof(T));
     const bool stream = outgrows_cache(g, sizeof(T));
     std::vector<double> sums(tiling.n_tiles);
-    for_tiles<S>(g, tiling, weights.n_phases(), gradient ? 2 : 1, parallel_for,
-                 [&](std::int64_t index, const Tile& tile, T* block, UniformTile<S> steps) {
-                     const SegmentRange own = steps.own_segments();
-                     const SegmentRange range = gradient ? steps.segments() : own;
-                     T* residuals = steps.clear_outside(range, block);
-                     steps.correlate(f, weights, range, lhs, residuals);
-                     sums[index] = microkernels<T>().sum_squares(
-                         residuals + (own.begin - range.begin) * tile.n_channels,
-                         own.size() * tile.n_channels);
-                     if (gradient) steps.spread(block, reversed, gradient, stream);
-                 });
+    for_tiles<S>(
+        g, tiling, weights.n_phases(), gradient ? 2 : 1, parallel_for,
+        [&](std::int64_t index, const Tile& tile, T* block, UniformTile<S> steps, bool follows) {
+            const SegmentRange own = steps.own_segments();
+            const SegmentRange fresh = gradient && !follows ? steps.segments() : own;
+            if (gradient && follows) steps.carry_halo(block, tiling.rows);
+            steps.clear_outside(block);
+            steps.correlate(f, weights, fresh, lhs, steps.row(block, fresh.begin));
+            sums[index] = microkernels<T>().sum_squares(steps.row(block, own.begin),
+                                                        own.size() * tile.n_channels);
+            if (gradient) steps.spread(block, reversed, gradient, stream);
+        });
     double total = 0.0;
     for (const double sum : sums) total += sum;
     return scale * total;

@@ -42,13 +42,19 @@ class UniformTile {
         return {std::min(std::max(all.begin, tile_.row), all.end), all.end};
     }
 
-    // Zeroes the rows of `block`, whose row 0 is segment origin(), outside of `range`; returns the
-    // row of the first segment in it.
-    T* clear_outside(SegmentRange range, T* block) const {
-        std::fill(block, block + (range.begin - origin()) * width(), T{0});
-        std::fill(block + (range.end - origin()) * width(),
-                  block + (tile_.n_rows + halo()) * width(), T{0});
-        return block + (range.begin - origin()) * width();
+    // The row of a segment in a block whose row 0 is segment origin().
+    T* row(T* block, std::int64_t segment) const { return block + (segment - origin()) * width(); }
+
+    // Zeroes the rows of `block` that are no segments of the record.
+    void clear_outside(T* block) const {
+        const auto [begin, end] = segments();
+        std::fill(block, row(block, begin), T{0});
+        std::fill(row(block, end), row(block, tile_.row + tile_.n_rows), T{0});
+    }
+
+    // Makes the halo of `block` from what the tile before this one in time left there.
+    void carry_halo(T* block, std::int64_t rows_of_tile_before) const {
+        std::copy_n(block + rows_of_tile_before * width(), halo() * width(), block);
     }
 
     template <typename From>
