@@ -23,7 +23,6 @@ import argparse
 import csv
 import io
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import torch
+from bench import commit, provenance
 from numpy.typing import NDArray
 
 from wpnode_ext import segment_weights
@@ -244,6 +244,7 @@ def main() -> None:
                     "difference": difference,
                     "peak_mb_quarter": peaks[0],
                     "peak_mb": peaks[1],
+                    "commit": commit(),
                 }
             )
             print(rows[-1], flush=True)
@@ -266,11 +267,10 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     lines = [
         "# Seconds of a closed-form fit",
         "",
-        f"Medians of runs in turns; torch {torch.__version__}, numpy {np.__version__}, "
-        f"{platform.machine()}, {os.cpu_count()} processors. Memory: what one fit adds "
-        "to a process, for a fourth of the samples and for all. Difference: of the "
-        "fields of both versions, relative to the largest value. Load: of the machine "
-        "while this ran; beside others the seconds of the processor are those to read.",
+        "Medians of runs in turns. Memory: what one fit adds to a process, for a "
+        "fourth of the samples and for all. Difference: of the fields of both "
+        "versions, relative to the largest value. Load: of the machine while this ran; "
+        "beside others the seconds of the processor are those to read.",
         "",
         "| problem | samples | features | version | seconds | of the processor | bar "
         "| rounds, threads, load | memory, MB | difference |",
@@ -286,7 +286,9 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             f"| {row['rounds']}, {row['threads']}, {row['load']} "
             f"| {memory[0]:.0f}, {memory[1]:.0f} | {float(row['difference']):.1e} |"
         )
-    _replace(stem.with_suffix(".md"), "\n".join([*lines, ""]))
+    made_with = provenance(torch.device("cpu"), {row["commit"] for row in rows})
+    lines += ["", f"*{made_with}; numpy {np.__version__}*", ""]
+    _replace(stem.with_suffix(".md"), "\n".join(lines))
 
 
 def _replace(path: Path, text: str) -> None:
