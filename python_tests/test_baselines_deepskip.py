@@ -15,7 +15,7 @@ from wpnode_ext.baselines.held_out import HeldOut, simplest
 from wpnode_ext.baselines.local import RingGroups
 from wpnode_ext.baselines.random_map import RandomFeatureMap
 from wpnode_ext.baselines.ridge import RidgeRegression
-from wpnode_ext.data import make_series
+from wpnode_ext.data import add_noise, make_series
 from wpnode_ext.systems import Lorenz63, Lorenz96
 
 DT = 0.01
@@ -165,6 +165,19 @@ class TestAccuracy:
             u[10_000:], DT, lyapunov_exponent=0.91, horizon=12 / 0.91, starts=20
         )
         assert found.vpt.mean > 6
+
+    @pytest.mark.slow
+    def test_lorenz63_at_5_percent_noise(self) -> None:
+        u = Lorenz63().simulate(15_000, DT, seed=1)
+        v, _ = add_noise(u[:10_000], 0.05, mode="global_rms", seed=2)
+        found = (
+            DeepSkip(width=300)
+            .fit(v, DT)
+            .evaluate(
+                u[10_000:], DT, lyapunov_exponent=0.91, horizon=5 / 0.91, starts=30
+            )
+        )
+        assert 0.3 < found.vpt.mean < 0.7
 
     def test_ridge_grows_with_the_noise(self, lorenz) -> None:
         torch.manual_seed(0)

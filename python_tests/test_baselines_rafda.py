@@ -118,15 +118,18 @@ class TestLorenz63:
 
     @pytest.mark.slow
     def test_beats_the_regression_it_starts_from(self) -> None:
-        u = Lorenz63().simulate(9000, DT, seed=1)
-        v, sigma = add_noise(u[:4000], 0.05, mode="global_rms", seed=2)
-        options = {"lyapunov_exponent": 0.91, "horizon": 10.0}
-        model = RAFDA(sigma=sigma.mean().item()).fit(v, DT)
-        found = model.evaluate(u[4000:], DT, **options).vpt.mean
-        ridge = RAFDA(sigma=1e9).fit(v, DT)
-        start = ridge.evaluate(u[4000:], DT, **options).vpt.mean
-        assert found > 1.8
-        assert found > 3 * start
+        options = {"lyapunov_exponent": 0.91, "horizon": 10.0, "starts": 30}
+        learned, regressed = [], []
+        for draw in range(3):
+            u = Lorenz63().simulate(9000, DT, seed=100 + draw)
+            v, sigma = add_noise(u[:4000], 0.05, mode="global_rms", seed=200 + draw)
+            for given, found in ((sigma.mean().item(), learned), (1e9, regressed)):
+                model = RAFDA(sigma=given, seed=draw).fit(v, DT)
+                found.append(model.evaluate(u[4000:], DT, **options).vpt.mean)
+        mean = sum(learned) / 3
+        # Draws of features and noise differ by half a Lyapunov time.
+        assert mean > 2.0, learned
+        assert mean > sum(regressed), regressed
 
     def test_same_seed_same_bits_and_a_file(self, tmp_path) -> None:
         u = Lorenz63().simulate(200, DT, seed=1)

@@ -98,6 +98,18 @@ class TestIdentification:
         model = WeakSINDy().fit(torch.stack(states), 0.05)
         assert set(terms_of(model)) == {((0, 1), 0), ((1, 0), 1), ((3, 0), 1)}
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("noise", "wanted"), [(0.05, 2.6), (0.1, 1.7), (0.2, 1.0)])
+    def test_all_squares_forecast_as_least_squares_should(self, noise, wanted) -> None:
+        found = []
+        for draw in range(3):
+            u = Lorenz63().simulate(15_000, DT, seed=100 + draw)
+            v, _ = add_noise(u[:10_000], noise, mode="global_rms", seed=200 + draw)
+            model = WeakSINDy(degree=2, p=8, ell=50, q=2, threshold=1e-9).fit(v, DT)
+            options = {"lyapunov_exponent": 0.91, "horizon": 8 / 0.91, "starts": 30}
+            found.append(model.evaluate(u[10_000:], DT, **options).vpt.mean)
+        assert np.mean(found) == pytest.approx(wanted, abs=0.4)
+
     def test_save_and_load(self, lorenz, tmp_path) -> None:
         model = WeakSINDy(degree=2, p=8, ell=50, q=2).fit(lorenz, DT)
         model.save(tmp_path / "model.pt")

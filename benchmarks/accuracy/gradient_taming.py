@@ -54,8 +54,8 @@ def main() -> None:
         "# Gradients through chaos, with and without windows",
         "",
         "`|dJ/d rho|` of `J = mean |z|` on Lorenz-63 over a time T, rho = 28, "
-        "classical Runge-Kutta steps of 0.01, three trajectories; a published replication of "
-        "MP-NODE below.",
+        "classical Runge-Kutta steps of 0.01, three trajectories; a published "
+        "replication of MP-NODE below.",
         "",
         f"| windows | {' | '.join(f'T = {time}' for time in TIMES)} |",
         "| --- |" + " --- |" * len(TIMES),
