@@ -262,11 +262,18 @@ def main() -> None:
         row = run(setting, job, arguments.starts, arguments.development, arguments.work)
         append(path, COLUMNS, row)
         print({k: v if k in TEXT else round(v, 4) for k, v in row.items()}, flush=True)
-        text = table(arguments.system, read_results(path, TEXT), arguments.starts)
-        temporary = stem.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, stem.with_suffix(".md"))
-    print(stem.with_suffix(".md").read_text(encoding="utf-8"))
+        write_table(arguments, stem)
+    print(write_table(arguments, stem))
+
+
+def write_table(arguments: argparse.Namespace, stem: Path) -> str:
+    """The table of all finished cells, also those of earlier runs."""
+    rows = read_results(stem.with_suffix(".csv"), TEXT)
+    text = table(arguments.system, rows, arguments.starts)
+    temporary = stem.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, stem.with_suffix(".md"))
+    return text
 
 
 if __name__ == "__main__":
