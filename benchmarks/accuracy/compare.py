@@ -93,10 +93,24 @@ def table(system: str, since: str | None) -> str:
             lines.append(f"| {method}, paper | {values} |")
     lines += [
         "",
+        "## Densities",
+        "",
+        "Divergence of the densities of long forecasts from those of the system, mean "
+        "over components and over the same draws.",
+        "",
+        f"| method | {head} |",
+        "| --- |" + " --- |" * len(NOISE),
+    ]
+    for method in methods:
+        if method not in elsewhere:
+            cells = [_kl(found.get((method, level))) for level in NOISE]
+            lines.append(f"| {method} | {' | '.join(cells)} |")
+    lines += [
+        "",
         "## Cost",
         "",
         "Of a fit, means over all levels and draws: the processor's time of one core, "
-        "and by the clock of a machine that was shared. A fit without epochs counts as "
+        "and by the clock of a shared machine, waiting included. A fit without epochs is "
         "one.",
         "",
         "| method | seconds | by the clock | epochs | seconds an epoch | evaluations |",
@@ -111,11 +125,15 @@ def table(system: str, since: str | None) -> str:
     return "\n".join([*lines, "", f"*{made}{first}*", ""])
 
 
-def _vpt(row: dict | None) -> str:
+def _vpt(row: dict[str, Any] | None) -> str:
     if row is None or not row["draws"]:
         return ""
     spread = "" if math.isnan(row["spread"]) else f" +- {row['spread']:.2f}"
     return f"{row['vpt']:.2f}{spread} ({row['draws']})"
+
+
+def _kl(row: dict[str, Any] | None) -> str:
+    return "" if row is None or math.isnan(row["kl"]) else f"{row['kl']:.2g}"
 
 
 def _cost(method: str, rows: list[dict[str, Any]]) -> str:
