@@ -20,6 +20,7 @@ import torch
 from finished import read_results
 
 from wpnode_ext.baselines.comparison import Row, read_rows, summary
+from wpnode_ext.systems import preset
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -60,7 +61,7 @@ def stored_rows(system: str, measured: set[str]) -> list[Row]:
     ]
 
 
-def table(system: str, since: str | None) -> str:
+def table(system: str, since: str | None, samples: int | None) -> str:
     """Markdown: ours above the paper's, then the costs."""
     own = read_rows(HERE / f"compare_{system}" / "runs.csv")
     other = stored_rows(system, {row["method"] for row in own})
@@ -69,10 +70,13 @@ def table(system: str, since: str | None) -> str:
     found = {(row["method"], row["noise"]): row for row in rows}
     methods = sorted({row["method"] for row in rows})
     head = " | ".join(f"{100 * level:g} %" for level in NOISE)
+    listed = preset(system)
     note = (
-        "Mean over the draws in brackets of the means over 30 starts each, +- standard "
+        f"{samples or listed.n_samples} samples (the paper: {listed.n_samples}), "
+        f"threshold {listed.threshold:g}, exponent {listed.lyapunov_exponent:g}. Mean "
+        "over the draws in brackets of the means over 30 starts each, +- standard "
+        "deviation over draws; empty cells were not measured."
     )
-    note += "deviation over draws; empty cells were not measured."
     if elsewhere:
         note += f" {' and '.join(elsewhere)}: same data and starts, measured by "
         note += f"`{system}.py`, see `results/{system}.md`."
@@ -110,8 +114,8 @@ def table(system: str, since: str | None) -> str:
         "## Cost",
         "",
         "Of a fit, means over all levels and draws: the processor's time of one core, "
-        "and by the clock of a shared machine, waiting included. A fit without epochs is "
-        "one.",
+        "and by the clock of a shared machine, waiting included. A fit without epochs "
+        "is one.",
         "",
         "| method | seconds | by the clock | epochs | seconds an epoch | evaluations |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -156,10 +160,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("system", choices=PAPER, nargs="?", default="lorenz63")
+    parser.add_argument("--samples", type=int, help="if not those of the paper")
     parser.add_argument("--since", help="commit that the oldest rows were made with")
     arguments = parser.parse_args()
     system = arguments.system
-    text = table(system, arguments.since)
+    text = table(system, arguments.since, arguments.samples)
     (HERE / f"compare_{system}" / "paper.md").write_text(text, encoding="utf-8")
     print(text)
 
