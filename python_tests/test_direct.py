@@ -127,6 +127,15 @@ def test_the_choice_of_method_has_a_reason(change, method: str, why: str) -> Non
     assert choose_method(series, TrainConfig(), own)[0] == "wp"
 
 
+def test_data_without_noise_are_fitted_with_all_digits(monkeypatch) -> None:
+    monkeypatch.setattr("wpnode_ext.closed_form.fit._QR_WORK", 0.0)
+    for data, expected in zip(noisy(400), ("qr", "gram"), strict=True):
+        model = WPNODE(config=config(), refine=False, method="closed_form").fit(
+            data, DT
+        )
+        assert model.solved_.fit.accumulate == expected
+
+
 def test_intervals_of_ensembles_hold_what_they_promise() -> None:
     # Records of the same oscillator: forecasts from their last refined states.
     t = DT * torch.arange(60, dtype=torch.float64)

@@ -165,7 +165,9 @@ def solve_field(
             ridge = min(errors, key=errors.__getitem__)
             say(f"ridge {ridge:g}: forecasts held-out data best")
     taken = "gcv" if ridge is None else ridge
-
+    if noise <= NEGLIGIBLE_NOISE:
+        # Nothing but rounding limits the fit: all digits count.
+        weak["accumulate"] = "qr"
     start = fit_closed_form(
         field, scaled, states=first.states, ridge=taken, symmetry=maps, **weak
     )
