@@ -47,7 +47,11 @@ def posterior(
         ridge: the precision to take, instead.
     """
     values, vectors = torch.linalg.eigh((info + info.T) / 2)
-    values, right = values.clamp(min=0), vectors.T @ right
+    # Of directions without information `right` holds rounding only, which a small ridge
+    # would blow up; the prior alone speaks of them.
+    floor = len(values) * torch.finfo(values.dtype).eps * values.max().clamp(min=0)
+    right = torch.where(values > floor, vectors.T @ right, 0.0)
+    values = values.clamp(min=0)
     if ridge is None:
         ridge = _largest_evidence(values, right)
     mean = vectors @ (right / (values + ridge))

@@ -1,0 +1,28 @@
+"""The precision of a prior that the data choose, against its fixed point by hand."""
+
+import torch
+
+from wpnode_ext.smoothing.evidence import posterior
+
+
+def test_directions_without_information_are_left_to_the_prior() -> None:
+    # With r the ridge: effective = mean = 100 / (100 + r), so r = effective / mean^2
+    # is 100 / 99. What rounding leaves of the other direction must not move it.
+    info = torch.diag(torch.tensor([0.0, 100.0], dtype=torch.float64))
+    right = torch.tensor([1e-2, 100.0], dtype=torch.float64)
+    found = posterior(info, right)
+    assert abs(found.ridge - 100 / 99) < 1e-2
+    assert abs(found.effective - 0.99) < 1e-3
+    torch.testing.assert_close(
+        found.mean, torch.tensor([0.0, 0.99], dtype=torch.float64), atol=1e-3, rtol=0
+    )
+
+
+def test_a_given_ridge_is_taken() -> None:
+    info = torch.diag(torch.tensor([1.0, 3.0], dtype=torch.float64))
+    found = posterior(info, torch.tensor([2.0, 4.0], dtype=torch.float64), ridge=1.0)
+    expected = torch.tensor([1.0, 1.0], dtype=torch.float64)
+    torch.testing.assert_close(found.mean, expected)
+    torch.testing.assert_close(
+        found.root @ found.root.T, torch.linalg.inv(info + torch.eye(2).double())
+    )
