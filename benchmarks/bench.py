@@ -7,6 +7,7 @@ repeats hold. Every table is stored with the machine, the versions and the commi
 import csv
 import ctypes
 import gc
+import os
 import platform
 import statistics
 import subprocess
@@ -149,6 +150,13 @@ def roofs(device: torch.device) -> dict[str, float]:
         best = interleave(gemm, device=device, seconds=0.5)["gemm"].low
         measured[f"flops {dtype}"] = 2 * size**3 / best
     return measured
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces a file as a whole, or leaves it as it was."""
+    temporary = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
 
 
 def commit() -> str:

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import torch
-from bench import commit, provenance
+from bench import commit, provenance, write_text
 from numpy.typing import NDArray
 
 from wpnode_ext import segment_weights
@@ -263,7 +263,7 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    _replace(stem.with_suffix(".csv"), text.getvalue())
+    write_text(stem.with_suffix(".csv"), text.getvalue())
     lines = [
         "# Seconds of a closed-form fit",
         "",
@@ -288,13 +288,7 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         )
     made_with = provenance(torch.device("cpu"), {row["commit"] for row in rows})
     lines += ["", f"*{made_with}; numpy {np.__version__}*", ""]
-    _replace(stem.with_suffix(".md"), "\n".join(lines))
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(stem.with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

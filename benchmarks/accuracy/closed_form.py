@@ -28,7 +28,7 @@ from wpnode_ext.estimator import WPNODE
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from bench import commit, provenance  # noqa: E402
+from bench import commit, provenance, write_text  # noqa: E402
 
 # Of trajectories, noise, fields and starts; the draw is added.
 SEEDS = {False: (1000, 2000, 3000, 4000), True: (91000, 92000, 93000, 94000)}
@@ -270,9 +270,7 @@ def write_table(arguments: argparse.Namespace, stem: Path) -> str:
     """The table of all finished cells, also those of earlier runs."""
     rows = read_results(stem.with_suffix(".csv"), TEXT)
     text = table(arguments.system, rows, arguments.starts)
-    temporary = stem.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, stem.with_suffix(".md"))
+    write_text(stem.with_suffix(".md"), text)
     return text
 
 

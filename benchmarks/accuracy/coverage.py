@@ -10,7 +10,6 @@ interval is to be compared with the level of the interval. Finished runs are kep
 """
 
 import argparse
-import os
 import statistics
 import sys
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from wpnode_ext.systems import Lorenz63
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from bench import provenance  # noqa: E402
+from bench import provenance, write_text  # noqa: E402
 
 N, DT, BEYOND, EXPONENT = 10_000, 0.01, 10_000, 0.91
 NOISE, FIELDS, LEVELS = (0.01, 0.05, 0.2), ("library", "features"), (0.5, 0.9)
@@ -135,9 +134,7 @@ def main() -> None:
                 print(kind, noise, draw, flush=True)
                 rows = read_results(path, TEXT)
                 text = table(rows, arguments.starts, arguments.members)
-                temporary = stem.with_suffix(f".{os.getpid()}.tmp")
-                temporary.write_text(text, encoding="utf-8")
-                os.replace(temporary, stem.with_suffix(".md"))
+                write_text(stem.with_suffix(".md"), text)
     print(stem.with_suffix(".md").read_text(encoding="utf-8"))
 
 
