@@ -141,3 +141,10 @@ def test_coordinates_are_chosen_by_name_matrix_or_object() -> None:
     assert Coordinates.choose(made, v) is made
     with pytest.raises(ValueError, match="`coordinates`"):
         Coordinates.choose("wavelets", v)
+
+
+def test_waves_that_only_a_long_record_shows_are_left_out() -> None:
+    # An amplitude a has the variance 2 a^2 in a coordinate of 8 sites: 0.1 of the
+    # noise's, which is 7 standard errors of it.
+    v = waves(10_000, 8, {1: 5.0, 3: 0.05**0.5}, noise=1.0)
+    assert Coordinates.fourier(v).labels == ("cos1", "sin1")

@@ -1,5 +1,7 @@
 """The closed form behind the estimator: choice, refined states, ensemble, fallback."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -125,6 +127,14 @@ def test_the_choice_of_method_has_a_reason(change, method: str, why: str) -> Non
     assert choose_method(wide, TrainConfig())[0] == "wp"
     own = torch.nn.Linear(2, 2)
     assert choose_method(series, TrainConfig(), own)[0] == "wp"
+
+
+def test_errors_that_are_nothing_beside_the_signal_are_no_complaint(fitted) -> None:
+    found = fitted.solved_.refinement
+    missed = replace(found, history=[replace(found.history[-1], held_out=5.0)])
+    assert "missed by 5" in replace(fitted.solved_, refinement=missed).complaint
+    small = replace(missed, sigma=1e-3 * found.sigma)
+    assert replace(fitted.solved_, refinement=small).complaint == ""
 
 
 def test_data_without_noise_are_fitted_with_all_digits(monkeypatch) -> None:
