@@ -98,7 +98,7 @@ class TestObjective:
     def test_penalty_grows_by_decades(self) -> None:
         v, field = oscillator(60), MLPField(2, (4,)).double()
         source = SubTrajectories(
-            whole := objective(field, v, 2, 5), 4, seed=0, epochs=80, stages=8
+            whole := objective(field, v, 2, 5), 4, seed=0, epochs=80, stages=8, drawn=5
         )
         seen = []
         for epoch in (0, 9, 10, 79):
@@ -109,7 +109,7 @@ class TestObjective:
     def test_penalty_grows_when_errors_stand_still(self) -> None:
         v, field = oscillator(60), MLPField(2, (4,)).double()
         whole = objective(field, v, 2, 5)
-        source = SubTrajectories(whole, 4, seed=0, epochs=80, stages="auto")
+        source = SubTrajectories(whole, 4, seed=0, epochs=80, stages="auto", drawn=5)
         for epoch in range(21):
             source.epoch(epoch)
             whole.last_error = 1.0
@@ -160,6 +160,22 @@ class TestTraining:
         samples = model.starts_[:, None] + 4 * torch.arange(3)
         torch.testing.assert_close(model.states_, v[samples], rtol=0, atol=1e-6)
         assert model.cost_.epochs == 2
+
+    def test_an_epoch_covers_the_record_once(self) -> None:
+        """It starts anywhere, and costs what the samples do, not all their starts."""
+        v = oscillator(301)
+        model = MPNODE(hidden=(8,), epochs=2, windows=3, steps=4).fit(v, DT)
+        assert model.starts_.diff().eq(1).all()
+        trained = 301 - 30  # a tenth is held out
+        assert model.cost_.evaluations == 2 * 4 * 12 * -(-trained // 12)
+        whole = objective(MLPField(2, (4,)).double(), v, 3, 4)
+        source = SubTrajectories(whole, 8, seed=0, epochs=2, stages=1, drawn=20)
+        first, second = (
+            torch.cat([batch.rows for batch in source.epoch(number)])
+            for number in (0, 1)
+        )
+        assert len(first) == len(first.unique()) == 20
+        assert not torch.equal(first, second)
 
     def test_refuses_what_does_not_fit(self) -> None:
         with pytest.raises(ValueError, match="101 samples of a sub-trajectory"):

@@ -39,7 +39,8 @@ class MPNODE(NodeBaseline):
             which cleans its own starting states.
         stages: `mu` goes through ``1e-5, 1e-4, ...`` in so many equal stages; "auto"
             multiplies it by ten when `L_GT` stands still.
-        stride: distance of sub-trajectories; default S, and ``K S`` for "persistent".
+        stride: distance of sub-trajectories; default 1, and ``K S`` for "persistent".
+            An epoch draws as many of them as cover the record once.
         batch: sub-trajectories of a step of the optimiser.
         solver: of the windows, one step a sample where it has fixed steps.
 
@@ -59,7 +60,7 @@ class MPNODE(NodeBaseline):
     states: Literal["reinit", "persistent"] = "reinit"
     stages: int | Literal["auto"] = _STAGES
     stride: int | None = None
-    batch: int = 64
+    batch: int = 8
     solver: str = "rk4"
 
     def _task(self, field: nn.Module, series: Series) -> Task:
@@ -80,7 +81,12 @@ class MPNODE(NodeBaseline):
             solver=self.solver,
         )
         source = SubTrajectories(
-            self._objective, self.batch, self.seed, self.epochs, self.stages
+            self._objective,
+            self.batch,
+            seed=self.seed,
+            epochs=self.epochs,
+            stages=self.stages,
+            drawn=self._drawn(series),
         )
         groups = []
         if self._objective.q is not None:
@@ -101,7 +107,7 @@ class MPNODE(NodeBaseline):
         runs = gap_free_runs(
             series.n_samples, lengths=series.lengths, missing=series.missing, t=series.t
         )
-        apart = self.windows * self.steps if self.states == "persistent" else self.steps
+        apart = self.windows * self.steps if self.states == "persistent" else 1
         starts = window_starts(runs, samples, self.stride or apart)
         if len(starts) == 0:
             raise ValueError(
@@ -110,10 +116,14 @@ class MPNODE(NodeBaseline):
             )
         return starts
 
+    def _drawn(self, series: Series) -> int:
+        """Sub-trajectories of an epoch."""
+        whole = ceil(series.n_samples / (self.windows * self.steps))
+        return min(whole, len(self._starts(series)))
+
     def _evaluations(self, series: Series) -> int:
         stages = {"euler": 1, "midpoint": 2}.get(self.solver, 4)
-        solved = self.windows * self.steps * stages
-        return solved * len(self._starts(series))
+        return self.windows * self.steps * stages * self._drawn(series)
 
 
 class PenaltyObjective(nn.Module):
@@ -198,18 +208,20 @@ class Rows:
 
 
 class SubTrajectories:
-    """All sub-trajectories in random order; sets the penalty as epochs go by."""
+    """Random sub-trajectories, `drawn` an epoch; sets the penalty as epochs go by."""
 
     def __init__(
         self,
         objective: PenaltyObjective,
         size: int,
+        *,
         seed: int,
         epochs: int,
         stages: int | Literal["auto"],
+        drawn: int,
     ) -> None:
         self._objective, self._size, self._seed = objective, size, seed
-        self._epochs, self._stages = epochs, stages
+        self._epochs, self._stages, self._drawn = epochs, stages, drawn
         self._errors: list[float] = []
 
     def epoch(self, number: int) -> list[Rows]:
@@ -221,7 +233,7 @@ class SubTrajectories:
         order = torch.randperm(
             len(self._objective.starts), generator=epoch_generator(self._seed, number)
         )
-        return [Rows(part) for part in order.split(self._size)]
+        return [Rows(part) for part in order[: self._drawn].split(self._size)]
 
     def _watch(self) -> None:
         if hasattr(self._objective, "last_error"):
