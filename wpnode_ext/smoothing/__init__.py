@@ -2,8 +2,10 @@
 
 from .local_polynomial import LocalFit, first_states, local_polynomial
 from .projected import ProjectedStep, projected_step
-from .refine import NEGLIGIBLE_NOISE, Refinement, Round, refine
+from .refine import NEGLIGIBLE_NOISE, Refinement, refine
+from .rounds import Round, is_wide
 from .smoother import SmoothedStates, smooth_states
+from .wide import WideStep, wide_step
 
 __all__ = [
     "NEGLIGIBLE_NOISE",
@@ -12,9 +14,12 @@ __all__ = [
     "Refinement",
     "Round",
     "SmoothedStates",
+    "WideStep",
     "first_states",
+    "is_wide",
     "local_polynomial",
     "projected_step",
     "refine",
     "smooth_states",
+    "wide_step",
 ]

@@ -47,6 +47,9 @@ class ExponentialStep:
         self._b1 = h * (full[1] - 3 * full[2] + 4 * full[3])
         self._b2 = h * (2 * full[2] - 4 * full[3])
         self._b3 = h * (4 * full[3] - full[2])
+        whole = _phi(dt * self._linear, 2)
+        self._flow = whole[0]
+        self._first, self._last = dt * (whole[1] - whole[2]), dt * whole[2]
 
     @staticmethod
     def needed(field: LinearField, dt: float, substeps: int = 1) -> bool:
@@ -96,6 +99,24 @@ class ExponentialStep:
         end, move = torch.cat(states), torch.cat(moves)
         move[h == 0] = 0.0
         return self._kept(u, end, h), move.unflatten(-1, (outputs, size))
+
+    def flow(self) -> Float[Tensor, "D D"]:
+        """``dPsi/du`` of the part of the field that :meth:`push` follows exactly."""
+        return self._flow
+
+    def push(
+        self, first: Float[Tensor, "M D"], last: Float[Tensor, "M D"], h: Tensor
+    ) -> Float[Tensor, "M D"]:
+        """What a source adds to a step that goes from `first` to `last` in it."""
+        there = (h != 0).to(first.dtype)[:, None]
+        return there * (first @ self._first.T + last @ self._last.T)
+
+    def pull(
+        self, y: Float[Tensor, "M D"], h: Tensor
+    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
+        """Transpose of :meth:`push`."""
+        y = (h != 0).to(y.dtype)[:, None] * y
+        return y @ self._first, y @ self._last
 
     def _kept(self, u: Tensor, end: Tensor, h: Tensor) -> Tensor:
         return torch.where(h[:, None] == 0, u, end)

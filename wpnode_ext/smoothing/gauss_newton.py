@@ -77,11 +77,27 @@ class Problem:
         Float[Tensor, "L B D D"], Float[Tensor, "m B D D"], Float[Tensor, "L B D"]
     ]:
         """Normal equations of the step: diagonal and lower blocks, right-hand side."""
+        return self.assemble(x, *self.linearise(x))
+
+    def linearise(
+        self, x: Float[Tensor, "L B D"]
+    ) -> tuple[Float[Tensor, "m B D"], Float[Tensor, "m B D D"]]:
+        """What the model's steps miss, ``x_{n+1} - Psi(x_n)``, and ``dPsi/dx``."""
         ahead, slope = self.step.linearise(*self.before(x))
         jump = x[1:] - (ahead / self.scale).reshape(x[1:].shape)
         # In units of the noise: entry (i, j) is scaled by scale_j / scale_i.
         slope = slope.mul_(self.scale / self.scale[:, None])
-        slope = slope.reshape(*x[1:].shape, x.shape[-1])
+        return jump, slope.reshape(*x[1:].shape, x.shape[-1])
+
+    def assemble(
+        self,
+        x: Float[Tensor, "L B D"],
+        jump: Float[Tensor, "m B D"],
+        slope: Float[Tensor, "m B D D"],
+    ) -> tuple[
+        Float[Tensor, "L B D D"], Float[Tensor, "m B D D"], Float[Tensor, "L B D"]
+    ]:
+        """:meth:`equations` from what :meth:`linearise` gives."""
         weighted = self.link[..., None] * slope
         rhs = self.seen * (self.data - x)
         rhs[1:] -= self.link * jump

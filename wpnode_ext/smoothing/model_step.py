@@ -65,6 +65,23 @@ class ModelStep:
         states, slopes = zip(*parts, strict=True)
         return torch.cat(states), torch.cat(slopes)
 
+    def flow(self) -> Float[Tensor, "D D"]:
+        """``dPsi/du`` of the part of the field that :meth:`push` follows exactly."""
+        return torch.eye(self._state.numel(), dtype=torch.float64)
+
+    def push(
+        self, first: Float[Tensor, "M D"], last: Float[Tensor, "M D"], h: Tensor
+    ) -> Float[Tensor, "M D"]:
+        """What a source adds to a step that goes from `first` to `last` in it."""
+        return (first + last) * (h / 2)[:, None]
+
+    def pull(
+        self, y: Float[Tensor, "M D"], h: Tensor
+    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
+        """Transpose of :meth:`push`."""
+        half = y * (h / 2)[:, None]
+        return half, half
+
     def _slices(
         self, u: Tensor, t: Tensor, h: Tensor
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

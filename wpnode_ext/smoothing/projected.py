@@ -82,7 +82,7 @@ def projected_step(
     info, slope = torch.zeros(size, size).double(), torch.zeros(size).double()
     for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, size)):
         rows = cut.rows(windows)
-        own = _own_links(cut, windows)
+        own = cut.own_links(windows)
         part = problem.cut(rows)
         _add(field, directions, part, x[rows], own, info, slope)
     now = directions.unknowns(field.coefficients)
@@ -118,16 +118,6 @@ def field_variance(
         answers, _, _ = _answers(field, likely.directions, part, x[rows], own)
         cut.take(variance, (answers[..., :-1] @ likely.root).square().sum(-1), windows)
     return variance
-
-
-def _own_links(cut: Windows, windows: Tensor) -> Float[Tensor, "m B 1"]:
-    """1 for the links no earlier window has: evenly spread windows may share some."""
-    own = torch.ones(cut.length - 1, len(windows), 1, dtype=torch.float64)
-    for column, window in enumerate(windows.tolist()):
-        if window > 0:
-            shared = cut.starts[window - 1] + cut.length - cut.starts[window]
-            own[: max(0, int(shared) - 1), column] = 0.0
-    return own
 
 
 def _batch(cut: Windows, x: Tensor, size: int) -> int:

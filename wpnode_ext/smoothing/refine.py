@@ -3,13 +3,14 @@
 The first states come from local polynomials and the data, the first field from the
 caller's `fit`. Then the states are smoothed with the field, and the field is improved:
 by the step of :mod:`.projected` where it is linear in what is learned, else by `fit` on
-the states. A share of the observations is kept from both; they decide when to stop.
+the states. A share of the observations is kept from both; they decide when to stop, and
+how far the model is believed.
 """
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -18,49 +19,22 @@ from torch import Tensor
 from .._typing import Array, Field
 from ..data import Series, make_series
 from ..fields.linear import LinearField
-from .exponential_step import make_step
-from .gauss_newton import Problem
 from .held_out import Watch, hide_values, spread_stretches
 from .local_polynomial import first_states, noise_of
-from .projected import ProjectedStep, field_variance, projected_step
-from .smoother import SmoothedStates, as_problem, smooth_states
+from .projected import ProjectedStep
+from .rounds import TOLERANCE, Fit, Round, Rounds, record
+from .smoother import smooth_states
+from .wide import WideStep
 
-Fit = Callable[[Float[Tensor, "N ..."]], Field]
 Update = Literal["auto", "projected", "fit"]
 
 # Process noise of the rounds, in units of the noise. Fits to smoothed states approach
 # their limit slowly and need many more rounds than the projected steps do.
 PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
 FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
-# A step of the smoother below this share of the noise is the last one: Gauss-Newton
-# steps shrink so fast that the next one would not be seen.
-TOLERANCE = 1e-2
 # Noise below this share of a component's size leaves nothing to refine, and cannot be
 # told from the curvature of fast components between samples.
 NEGLIGIBLE_NOISE = 1e-4
-
-
-@dataclass(frozen=True)
-class Round:
-    """What one round did.
-
-    Attributes:
-        process_noise: in units of the noise.
-        innovation: root mean square of data minus states, in units of the noise, over
-            the values the smoother saw.
-        held_out: mean square over those it did not see; 1 is the noise itself, and what
-            is above it the error of the states.
-        change: root mean square of the change of the states, in units of the noise.
-        effective: coefficients the data determined; None where `fit` was used.
-        converged: share of the samples whose window came to rest.
-    """
-
-    process_noise: float
-    innovation: float
-    held_out: float
-    change: float
-    effective: float | None
-    converged: float
 
 
 @dataclass(frozen=True)
@@ -89,7 +63,7 @@ class Refinement:
     history: list[Round]
     best: int
     reason: str
-    likely: ProjectedStep | None = None
+    likely: ProjectedStep | WideStep | None = None
 
 
 def refine(
@@ -127,7 +101,8 @@ def refine(
     Other Args:
         schedule: process noise of each round, in units of sigma.
         held_out: share of the values kept from smoother and field. When their error
-            rises by two standard errors above its least, the rounds end.
+            rises by two standard errors above its least, the model is believed less
+            again; when it still does, the rounds end.
         max_iterations: Gauss-Newton steps of the smoother in a round.
         substeps, window, overlap: as in :func:`smooth_states`.
         samples: most samples that projected rounds work on, in stretches spread over
@@ -166,7 +141,7 @@ def refine(
         )
     options = {"sigma": noise, "substeps": substeps}
     options |= {"window": window, "overlap": overlap}
-    rounds = _Rounds(fit, projected, options)
+    rounds = Rounds(fit, projected, options)
     whole, states = series, start.states
     if projected and samples is not None and samples < series.n_samples:
         pieces = spread_stretches(series, samples)
@@ -174,27 +149,33 @@ def refine(
     hidden = hide_values(series, held_out, seed)
     kept = replace(series, mask=hidden if series.mask is None else series.mask | hidden)
     history, watch = [], Watch()
-    best_field, best, best_level = deepcopy(field), 0, schedule[0]
-    reason = "the schedule ended"
-    for number, level in enumerate(schedule, start=1):
+    best_field, best, best_level, best_states = deepcopy(field), 0, schedule[0], states
+    reason, level, levels = "the schedule ended", schedule[0], list(schedule)
+    while levels:
+        level = levels.pop(0)
         found = rounds.smooth(field, kept, level, states, max_iterations)
         errors = ((series.v.double() - found.states) / noise)[hidden].square()
-        row = _record(level, found, states, noise, errors)
+        row = record(level, found, states, noise, errors)
         verdict, states = watch.judge(errors), found.states
         if verdict == "better":
-            best_field, best, best_level = deepcopy(field), number - 1, level
+            best_field, best_level, best_states = deepcopy(field), level, states
+            best = len(history)
         if verdict != "worse":
             field, effective = rounds.improve(field, kept, level, states)
             row = replace(row, effective=effective)
         history.append(row)
         if progress is not None:
-            progress(number, row)
-        if verdict == "worse":
+            progress(len(history), row)
+        if verdict == "worse" and level >= best_level:
             reason = "held-out observations were predicted worse"
             break
+        if verdict == "worse":
+            # The field may be better all the same, and only not as good as that.
+            states = best_states
+            levels = [best_level] * max(2, len(levels))
     else:
         # Nothing speaks against the last field; all observations improve it once more.
-        best, best_level = len(schedule), schedule[-1]
+        best, best_level = len(history), level
         states = rounds.smooth(field, series, best_level, states, max_iterations).states
         best_field, _ = rounds.improve(field, series, best_level, states)
     likely, variance = None, torch.zeros(())
@@ -224,72 +205,4 @@ def refine(
         best=best,
         reason=reason,
         likely=likely,
-    )
-
-
-@dataclass(frozen=True)
-class _Rounds:
-    """What the two halves of a round share."""
-
-    fit: Fit
-    projected: bool
-    options: dict[str, Any]
-
-    def smooth(
-        self, field: Field, series: Series, level: float, start: Tensor, steps: int
-    ) -> SmoothedStates:
-        return smooth_states(
-            field,
-            series,
-            process_noise=level * self.options["sigma"],
-            start=start,
-            error_bars=False,
-            max_iterations=steps,
-            tolerance=TOLERANCE,
-            **self.options,
-        )
-
-    def improve(
-        self, field: Field, series: Series, level: float, states: Tensor
-    ) -> tuple[Field, float | None]:
-        """The next field, and how many of its coefficients the data determined."""
-        if not self.projected:
-            return self.fit(states), None
-        assert isinstance(field, LinearField)
-        result = projected_step(field, *self._problem(field, series, level, states))
-        field.set_coefficients(result.coefficients)
-        return field, result.effective
-
-    def doubt(
-        self, field: Field, series: Series, level: float, states: Tensor
-    ) -> tuple[ProjectedStep, Float[Tensor, "N ..."]]:
-        """Likely coefficients, and the variance of the states that is due to them."""
-        assert isinstance(field, LinearField)
-        problem, x = self._problem(field, series, level, states)
-        result = projected_step(field, problem, x)
-        spread = field_variance(field, problem, x, result)
-        return result, (spread * problem.scale.square()).reshape(states.shape)
-
-    def _problem(
-        self, field: Field, series: Series, level: float, states: Tensor
-    ) -> tuple[Problem, Float[Tensor, "N D"]]:
-        noise = self.options["sigma"]
-        step = make_step(
-            field, series.state_shape, series.dt, substeps=self.options["substeps"]
-        )
-        problem = as_problem(series, step, noise, level * noise)
-        return problem, states.reshape(problem.data.shape) / problem.scale
-
-
-def _record(
-    level: float, found: SmoothedStates, before: Tensor, noise: Tensor, errors: Tensor
-) -> Round:
-    change = ((found.states - before) / noise).square().mean().sqrt()
-    return Round(
-        process_noise=level,
-        innovation=found.innovation.square().mean().sqrt().item(),
-        held_out=errors.mean().item(),
-        change=change.item(),
-        effective=None,
-        converged=found.converged.double().mean().item(),
     )

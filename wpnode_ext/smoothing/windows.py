@@ -40,6 +40,15 @@ class Windows:
         """Samples of some of the windows, one window a column."""
         return torch.arange(self.length)[:, None] + self.starts[windows]
 
+    def own_links(self, windows: Int[Tensor, " B"]) -> Float[Tensor, "m B 1"]:
+        """1 for the links no earlier window has: evenly spread windows may share."""
+        own = torch.ones(self.length - 1, len(windows), 1, dtype=torch.float64)
+        for column, window in enumerate(windows.tolist()):
+            if window > 0:
+                shared = self.starts[window - 1] + self.length - self.starts[window]
+                own[: max(0, int(shared) - 1), column] = 0.0
+        return own
+
     def take(
         self, into: Float[Tensor, "N D"], x: Float[Tensor, "L B D"], windows: Tensor
     ) -> None:

@@ -19,9 +19,9 @@ from .config import TrainConfig
 from .loop import Row, TrainResult
 from .members import draw_members
 from .reduced import (
-    ROUND_NUMBERS,
     make_state_scaler,
     restricted,
+    samples_of_rounds,
     scaled_maps,
     scaled_series,
 )
@@ -30,8 +30,6 @@ from .validation import ForecastValidation
 
 # Ridges compared by forecasts of held-out data, in units of the features' size.
 RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, -2)))
-# Unknowns up to which states are eliminated from the fit, not merely smoothed for it.
-PROJECTED_UNKNOWNS = 1000
 # A field does not explain the data if its mean square error at held-out values is above
 # both so many variances of the noise and this share of the signal's; without noise, if
 # its relative weak residual is above the last one.
@@ -187,13 +185,12 @@ def solve_field(
     if config.closed_form.refine and not told_apart:
         say("states are not refined: several series with inputs share one clock")
     if config.closed_form.refine and told_apart:
-        unknowns = field.coefficients.numel()
-        narrow = unknowns <= PROJECTED_UNKNOWNS and maps is None
         refinement = refine(
             scaled,
             fit,
-            update="auto" if narrow else "fit",
-            samples=ROUND_NUMBERS // field.dim,
+            # Data under many maps are known to the fit alone.
+            update="auto" if maps is None else "fit",
+            samples=samples_of_rounds(field),
             seed=config.seed,
             progress=lambda number, row: say(
                 f"round {number}: held-out error {row.held_out:.3f} noise variances, "

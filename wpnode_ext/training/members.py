@@ -7,7 +7,7 @@ import torch
 
 from ..data import Series
 from ..fields import LinearField
-from ..smoothing import ProjectedStep
+from ..smoothing import ProjectedStep, WideStep
 
 # Blocks a record is cut into for resampling, and their least length in segments.
 BLOCKS, SEGMENTS = 40, 4
@@ -17,7 +17,7 @@ def draw_members(
     field: LinearField,
     count: int,
     *,
-    likely: ProjectedStep | None,
+    likely: ProjectedStep | WideStep | None,
     series: Series,
     refit: Callable[[LinearField, Series], object],
     ell: int,

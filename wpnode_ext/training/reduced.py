@@ -10,11 +10,13 @@ from ..coordinates import Coordinates
 from ..data import Series
 from ..fields import EquivariantField, LibraryField, LinearField, RandomFeatureField
 from ..scaling import LinearScaler, Scaler, make_scaler, scaler_from_state_dict
+from ..smoothing import is_wide
 from ..symmetry import Symmetry
 from .config import TrainConfig
 
-# Samples times entries of a state that rounds of a refinement work on at most.
-ROUND_NUMBERS = 400_000
+# What rounds of a refinement work on at most: samples times entries of a state, and for
+# fields with many unknowns samples times what is kept for each.
+ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 30_000_000
 # Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
 ORTHOGONAL = 1e-8
 
@@ -100,6 +102,14 @@ def restricted(
     if isinstance(field, LibraryField) or families:
         return EquivariantField.of(field, maps.matrices), None
     return field, maps
+
+
+def samples_of_rounds(field: LinearField) -> int:
+    """Samples that rounds of a refinement should work on."""
+    few = ROUND_NUMBERS // field.dim
+    if not is_wide(field):
+        return few
+    return max(few, WIDE_NUMBERS // max(field.dim**2, field.n_features))
 
 
 def _whole_samples(series: Series) -> Series:

@@ -1,0 +1,166 @@
+"""Coefficients by conjugate gradients, against the matrix they stand for."""
+
+import importlib
+
+import pytest
+import torch
+from torch import Tensor
+
+from problems import lorenz63
+from wpnode_ext.data import make_series
+from wpnode_ext.fields import LibraryField
+from wpnode_ext.smoothing import refine
+from wpnode_ext.smoothing.directions import Directions
+from wpnode_ext.smoothing.exponential_step import ExponentialStep
+from wpnode_ext.smoothing.gauss_newton import Problem
+from wpnode_ext.smoothing.model_step import ModelStep
+from wpnode_ext.smoothing.projected import projected_step
+from wpnode_ext.smoothing.projected_operator import ProjectedOperator
+from wpnode_ext.smoothing.smoother import as_problem, smooth_states
+from wpnode_ext.smoothing.wide import wide_step
+
+SIGMA, PROCESS = 0.05, 0.005
+rounds = importlib.import_module("wpnode_ext.smoothing.rounds")
+
+
+def problem(
+    n: int, dt: float, kind: str = "runge_kutta"
+) -> tuple[LibraryField, Problem, Tensor]:
+    """Scaled Lorenz-63 with noise, a field near its own, and smoothed states."""
+    u = lorenz63(n, dt)
+    u = (u - u.mean(0)) / u.std(0)
+    draw = torch.Generator().manual_seed(1)
+    v = u + SIGMA * torch.randn(u.shape, generator=draw, dtype=torch.float64)
+    field = LibraryField(3, 2).double()
+    speed = (u[2:] - u[:-2]) / (2 * dt)
+    field.set_coefficients(torch.linalg.lstsq(field.features(u[1:-1]), speed).solution)
+    series = make_series(v, dt=dt)
+    step = ModelStep(field, series.state_shape)
+    if kind == "exponential":
+        step = ExponentialStep(field, dt)
+    found = smooth_states(field, series, sigma=SIGMA, process_noise=PROCESS)
+    return field, as_problem(series, step, SIGMA, PROCESS), found.states / SIGMA
+
+
+def matrix_of(operator: ProjectedOperator, directions: Directions) -> Tensor:
+    """Columns in the order of the unknowns, output by output."""
+    k, o = directions.basis.shape[1], len(directions.sizes)
+    with torch.no_grad():
+        columns = [
+            operator.times(unit.reshape(o, k).T.contiguous()).T.flatten()
+            for unit in torch.eye(k * o, dtype=torch.float64)
+        ]
+    return torch.stack(columns, 1)
+
+
+class TestOperator:
+    @pytest.mark.parametrize("kind", ["runge_kutta", "exponential"])
+    def test_is_the_matrix_of_projected_steps_to_second_order(self, kind: str) -> None:
+        misses = []
+        for dt in (0.02, 0.01, 0.005):
+            field, given, x = problem(401, dt, kind)
+            dense = projected_step(field, given, x, ridge=1e-6)
+            info = torch.linalg.inv(dense.root @ dense.root.T)
+            operator = ProjectedOperator(field, dense.directions, given, x)
+            found = matrix_of(operator, dense.directions)
+            torch.testing.assert_close(
+                found, found.T, rtol=1e-9, atol=1e-9 * info.max().item()
+            )
+            misses.append(((found - info).norm() / info.norm()).item())
+        assert misses[1] < 0.02
+        assert misses[2] < 0.4 * misses[1] < 0.16 * misses[0]
+
+    def test_noise_has_the_information_as_its_covariance(self) -> None:
+        field, given, x = problem(101, 0.01)
+        directions = projected_step(field, given, x, ridge=1e-6).directions
+        operator = ProjectedOperator(field, directions, given, x)
+        info = matrix_of(operator, directions)
+        draw = torch.Generator().manual_seed(2)
+        with torch.no_grad():
+            slopes = torch.stack([operator.noise(draw) for _ in range(3000)])
+        slopes = slopes.mT.flatten(1)
+        covariance = slopes.T @ slopes / len(slopes)
+        # Root mean square of the sampling error: sqrt((P + 1) / draws) = 0.10.
+        assert (covariance - info).norm() / info.norm() < 0.15
+
+
+@pytest.mark.parametrize("kind", ["runge_kutta", "exponential"])
+def test_sources_are_followed_exactly_where_the_field_is_linear(kind: str) -> None:
+    """u' = A u + y with y linear in time, by the exponential of the bordered matrix."""
+    a = torch.tensor([[-30.0, 2.0], [-1.0, 0.5]], dtype=torch.float64)
+    a = torch.zeros_like(a) if kind == "runge_kutta" else a
+    field, dt = LibraryField(2, 1).double(), 0.2
+    with torch.no_grad():
+        field.coefficients.copy_(torch.cat([torch.zeros(1, 2).double(), a.T]))
+    step: ModelStep | ExponentialStep = ModelStep(field, torch.Size([2]))
+    if kind == "exponential":
+        step = ExponentialStep(field, dt, substeps=2)
+    first, last = torch.randn(2, 5, 2, dtype=torch.float64)
+    h = torch.full((5,), dt, dtype=torch.float64)
+    found = step.push(first, last, h)
+    for i in range(5):
+        whole = torch.zeros(4, 4, dtype=torch.float64)
+        whole[:2, :2], whole[2, 3] = a, 1.0
+        whole[:2, 2], whole[:2, 3] = first[i], (last[i] - first[i]) / dt
+        # The last two entries are 1 and the time since the start.
+        swapped = whole.clone()
+        swapped[2, 3], swapped[3, 2] = 0.0, 1.0
+        wanted = torch.matrix_exp(dt * swapped)[:2, 2]
+        torch.testing.assert_close(found[i], wanted)
+    y = torch.randn(5, 2, dtype=torch.float64)
+    back = step.pull(y, h)
+    torch.testing.assert_close(
+        (found * y).sum(), (first * back[0]).sum() + (last * back[1]).sum()
+    )
+
+
+class TestWideStep:
+    def test_coefficients_are_those_of_the_matrix(self) -> None:
+        field, given, x = problem(2001, 0.005)
+        dense = projected_step(field, given, x, ridge=1e-6)
+        wide = wide_step(field, given, x, ridge=1e-6)
+        moved = (dense.coefficients - field.coefficients).norm()
+        assert (wide.coefficients - dense.coefficients).norm() < 0.05 * moved
+        assert wide.products < 100 and len(wide.others) == 0
+
+    def test_draws_have_the_covariance_of_the_coefficients(self) -> None:
+        field, given, x = problem(401, 0.01)
+        dense = projected_step(field, given, x, ridge=1e-6)
+        draw = torch.Generator().manual_seed(3)
+        wide = wide_step(field, given, x, ridge=1e-6, draws=300, generator=draw)
+        apart = wide.others - wide.coefficients
+        weights = torch.linalg.inv(dense.root)
+        z = torch.stack([dense.directions.unknowns(head) for head in apart])
+        # In units of their errors all unknowns have variance one.
+        assert (z @ weights.T).var(0).mean() == pytest.approx(1, abs=0.1)
+        assert wide.state_variance.shape == x.shape
+        more = wide.draw(400, draw) - wide.coefficients
+        z = torch.stack([dense.directions.unknowns(head) for head in more])
+        assert (z @ weights.T).var(0).mean() == pytest.approx(1, abs=0.15)
+
+
+def test_wide_fields_are_refined_like_narrow_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "MATRIX_UNKNOWNS", 1)
+    clean, dt = lorenz63(3000, 0.01), 0.01
+    sigma = 0.05 * clean.square().mean().sqrt().item()
+    draw = torch.Generator().manual_seed(1)
+    v = clean + sigma * torch.randn(clean.shape, generator=draw, dtype=torch.float64)
+
+    def fit(u: Tensor) -> LibraryField:
+        field = LibraryField(3, 2).double()
+        speed = (u[4:] - u[:-4]) / (4 * dt)
+        field.set_coefficients(
+            torch.linalg.lstsq(field.features(u[2:-2]), speed).solution
+        )
+        return field
+
+    found = refine(v, fit, dt=dt)
+    errors = (found.states - clean).square().mean().sqrt() / sigma
+    first = (found.first_states - clean).square().mean().sqrt() / sigma
+    assert errors < 0.15 < 0.7 * first
+    assert found.likely is not None and len(found.likely.draw(3)) == 3
+    # Error bars are about as large as the errors.
+    bars = found.std.square().mean().sqrt() / sigma
+    assert 0.5 < errors / bars < 2
