@@ -10,7 +10,7 @@ def test_directions_without_information_are_left_to_the_prior() -> None:
     # is 100 / 99. What rounding leaves of the other direction must not move it.
     info = torch.diag(torch.tensor([0.0, 100.0], dtype=torch.float64))
     right = torch.tensor([1e-2, 100.0], dtype=torch.float64)
-    found = posterior(info, right)
+    found = posterior(info, right, torch.ones(2).double())
     assert abs(found.ridge - 100 / 99) < 1e-2
     assert abs(found.effective - 0.99) < 1e-3
     torch.testing.assert_close(
@@ -20,9 +20,24 @@ def test_directions_without_information_are_left_to_the_prior() -> None:
 
 def test_a_given_ridge_is_taken() -> None:
     info = torch.diag(torch.tensor([1.0, 3.0], dtype=torch.float64))
-    found = posterior(info, torch.tensor([2.0, 4.0], dtype=torch.float64), ridge=1.0)
+    right = torch.tensor([2.0, 4.0], dtype=torch.float64)
+    found = posterior(info, right, torch.ones(2).double(), ridge=1.0)
     expected = torch.tensor([1.0, 1.0], dtype=torch.float64)
     torch.testing.assert_close(found.mean, expected)
     torch.testing.assert_close(
         found.root @ found.root.T, torch.linalg.inv(info + torch.eye(2).double())
     )
+
+
+def test_unknowns_far_smaller_than_others_keep_their_digits() -> None:
+    """Features of size 1e-9: their information is 1e-18 of the others'."""
+    torch.manual_seed(0)
+    a = torch.randn(40, 6, dtype=torch.float64)
+    spread = 10.0 ** -torch.arange(0, 12, 2).double()
+    wanted = spread * torch.tensor([1.0, -2.0, 1.0, 3.0, -1.0, 2.0]).double()
+    info = a.T @ a
+    found = posterior(info, info @ wanted, spread, ridge=1e-24)
+    torch.testing.assert_close(found.mean, wanted, rtol=1e-4, atol=0)
+    assert abs(found.effective - 6) < 1e-2
+    exact = torch.linalg.inv(info + 1e-24 * torch.diag(spread**-2))
+    torch.testing.assert_close(found.root @ found.root.T, exact, rtol=1e-6, atol=1e-12)

@@ -153,6 +153,20 @@ def test_rounds_stop_when_held_out_values_are_predicted_worse() -> None:
     torch.testing.assert_close(result.field(0.0, x), lorenz63_field(x))
 
 
+def test_a_model_that_is_not_that_good_is_believed_less_again() -> None:
+    """One per cent of the field is too much for steps that are sure to 1e-3 sigma."""
+    _, v, _ = noisy_lorenz(2000, 0.02)
+
+    def fit(u: Tensor):
+        return lambda t, x: 1.01 * lorenz63_field(x)
+
+    result = refine(v, fit, dt=DT, schedule=(0.1, 0.001, 0.001))
+    levels = [row.process_noise for row in result.history]
+    assert levels == [0.1, 0.001, 0.1, 0.1]
+    assert result.history[1].held_out > result.history[0].held_out
+    assert result.reason == "the schedule ended" and result.best == 4
+
+
 def test_held_out_errors_are_compared_value_by_value() -> None:
     watch = Watch()
     noise = torch.rand(1000)

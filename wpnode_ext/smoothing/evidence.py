@@ -31,32 +31,41 @@ class Posterior:
 def posterior(
     info: Float[Tensor, "P P"],
     right: Float[Tensor, " P"],
+    spread: Float[Tensor, " P"],
     *,
     ridge: float | None = None,
 ) -> Posterior:
-    """Solution of ``(info + ridge) mean = right``.
+    """Solution of ``(info + ridge / spread^2) mean = right``.
 
     Without `ridge` it is the one of the largest evidence (MacKay), where
-    ``ridge = effective / |mean|^2``. One precision serves all unknowns: with one for
-    each size of direction the rounds of refinement came to rest at fields that explain
-    noise.
+    ``ridge = effective / |mean / spread|^2``. One precision serves all unknowns: with
+    one for each size of direction the rounds of refinement came to rest at fields that
+    explain noise.
+
+    Of ``root diag(spread)`` with ``root^T root = info`` the singular values are taken,
+    not of its square the eigenvalues: spreads of 1e-8 would be lost in that.
 
     Args:
         info: symmetric, positive semidefinite.
         right: ``info @ unknowns`` for data without noise.
+        spread: sizes of the unknowns under the prior, up to a factor.
         ridge: the precision to take, instead.
     """
     values, vectors = torch.linalg.eigh((info + info.T) / 2)
     # Of directions without information `right` holds rounding only, which a small ridge
     # would blow up; the prior alone speaks of them.
     floor = len(values) * torch.finfo(values.dtype).eps * values.max().clamp(min=0)
-    right = torch.where(values > floor, vectors.T @ right, 0.0)
-    values = values.clamp(min=0)
+    known = values > floor
+    root = torch.where(known, values, 0.0).sqrt()
+    seen = torch.where(known, vectors.T @ right / root, 0.0)
+    left, sizes, axes = torch.linalg.svd(root[:, None] * vectors.T * spread)
+    seen, values = sizes * (left.T @ seen), sizes.square()
     if ridge is None:
-        ridge = _largest_evidence(values, right)
-    mean = vectors @ (right / (values + ridge))
+        ridge = _largest_evidence(values, seen)
+    back = spread[:, None] * axes.T
+    mean = back @ (seen / (values + ridge))
     effective = (values / (values + ridge)).sum().item()
-    return Posterior(mean, ridge, effective, vectors / (values + ridge).sqrt())
+    return Posterior(mean, ridge, effective, back / (values + ridge).sqrt())
 
 
 def _largest_evidence(values: Tensor, right: Tensor) -> float:

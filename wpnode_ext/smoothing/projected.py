@@ -86,7 +86,7 @@ def projected_step(
         part = problem.cut(rows)
         _add(field, directions, part, x[rows], own, info, slope)
     now = directions.unknowns(field.coefficients)
-    found = posterior(info, slope + info @ now, ridge=ridge)
+    found = posterior(info, slope + info @ now, directions.spread, ridge=ridge)
     heads = directions.coefficients(found.mean)
     return ProjectedStep(heads, found.effective, directions, found.root)
 

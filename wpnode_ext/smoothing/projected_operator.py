@@ -17,7 +17,7 @@ from .windows import Windows
 
 
 class ProjectedOperator:
-    """``z -> info z`` for unknowns ``[K, O]`` of the directions.
+    """``z -> info z`` for unknowns ``[K, O]`` of the directions, over their spread.
 
     A source y(t) in the field, here ``features(u) z``, moves a step by ::
 
@@ -56,7 +56,7 @@ class ProjectedOperator:
         flow = part.step.flow() * (part.scale / part.scale[:, None])
         self._excess = slope.sub_(flow).mul_(part.h[..., None, None] / 4)
         u = (x * part.scale).flatten(0, 1)
-        self.features = directions.features(field, u)
+        self.features = directions.features(field, u) * directions.shares
 
     def gram(self) -> Float[Tensor, "K K"]:
         """Of the features."""

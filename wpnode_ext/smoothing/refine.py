@@ -22,7 +22,7 @@ from ..fields.linear import LinearField
 from .held_out import Watch, hide_values, spread_stretches
 from .local_polynomial import first_states, noise_of
 from .projected import ProjectedStep
-from .rounds import TOLERANCE, Fit, Round, Rounds, record
+from .rounds import TOLERANCE, Fit, Round, Rounds, is_wide, record
 from .smoother import smooth_states
 from .wide import WideStep
 
@@ -31,6 +31,8 @@ Update = Literal["auto", "projected", "fit"]
 # Process noise of the rounds, in units of the noise. Fits to smoothed states approach
 # their limit slowly and need many more rounds than the projected steps do.
 PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
+# The less process noise, the more products conjugate gradients take.
+WIDE_SCHEDULE = (0.1, *[0.03] * 6)
 FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
 # Noise below this share of a component's size leaves nothing to refine, and cannot be
 # told from the curvature of fast components between samples.
@@ -126,7 +128,7 @@ def refine(
             f"without forcing; got {type(field).__name__}."
         )
     if schedule is None:
-        schedule = PROJECTED_SCHEDULE if projected else FIT_SCHEDULE
+        schedule = _schedule(field) if projected else FIT_SCHEDULE
     size = series.v.double().reshape(series.n_samples, -1).std(0)
     if (noise.flatten() <= NEGLIGIBLE_NOISE * size).all():
         return Refinement(
@@ -206,3 +208,8 @@ def refine(
         reason=reason,
         likely=likely,
     )
+
+
+def _schedule(field: Field) -> tuple[float, ...]:
+    assert isinstance(field, LinearField)
+    return WIDE_SCHEDULE if is_wide(field) else PROJECTED_SCHEDULE

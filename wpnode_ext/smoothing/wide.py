@@ -18,8 +18,9 @@ from .directions import Directions
 from .gauss_newton import Problem
 from .projected_operator import ProjectedOperator
 
-# Conjugate gradients: relative residual at the end, and most products.
-RESIDUAL, PRODUCTS = 1e-2, 300
+# Conjugate gradients: relative residuals at the end, for the coefficients and for those
+# that are drawn, and most products.
+RESIDUAL, DRAWN_RESIDUAL, PRODUCTS = 1e-2, 5e-2, 300
 # Rounds of the fixed point for the prior's precision, and random vectors that measure
 # the information of an output.
 ROUNDS, PROBES = 3, 4
@@ -99,7 +100,8 @@ def wide_step(
     others, variance = [], torch.zeros_like(x)
     for _ in range(draws):
         normal = torch.randn(z.shape, generator=generator, dtype=z.dtype)
-        change = solver.solve(operator.noise(generator) + prior**0.5 * normal)
+        slope = operator.noise(generator) + prior**0.5 * normal
+        change = solver.solve(slope, DRAWN_RESIDUAL)
         others.append(_heads(z + change, directions))
         variance += operator.states_answer(change).square() / draws
     heads = _heads(z, directions)
@@ -147,41 +149,45 @@ class _Approximate:
             prior = self.effective(prior) / size
         return prior
 
-    def solve(self, rhs: Float[Tensor, "K O"], prior: float) -> Float[Tensor, "K O"]:
-        return self.vectors @ (self.vectors.T @ rhs / (self.values + prior))
+    def roots(self, prior: float) -> Float[Tensor, "K O"]:
+        """Of the precisions."""
+        return (self.values + prior).sqrt()
 
 
 class _Solver:
-    """Solves ``(info + prior) z = rhs``."""
+    """Solves ``(info + prior) z = rhs``.
+
+    In units in which the approximate precision is one: conjugate gradients end when
+    the residual is small, and here that means small beside the errors of the unknowns.
+    """
 
     def __init__(
         self, operator: ProjectedOperator, approximate: _Approximate, prior: float
     ) -> None:
-        self._operator, self._approximate = operator, approximate
-        self._prior, self.products = prior, 0
+        self._operator, self._prior, self.products = operator, prior, 0
+        self._vectors, self._roots = approximate.vectors, approximate.roots(prior)
 
-    def product(self, z: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:
-        return self._operator.times(z) + self._prior * z
-
-    def solve(self, rhs: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:
+    def solve(
+        self, rhs: Float[Tensor, "K O"], residual: float = RESIDUAL
+    ) -> Float[Tensor, "K O"]:
         shape, size = rhs.shape, rhs.numel()
 
-        def product(z: np.ndarray) -> np.ndarray:
+        def product(given: np.ndarray) -> np.ndarray:
             self.products += 1
-            return self.product(torch.from_numpy(z).reshape(shape)).flatten().numpy()
-
-        def near(z: np.ndarray) -> np.ndarray:
-            given = torch.from_numpy(z).reshape(shape)
-            return self._approximate.solve(given, self._prior).flatten().numpy()
+            z = self._unknowns(torch.from_numpy(given).reshape(shape))
+            y = self._operator.times(z) + self._prior * z
+            return (self._vectors.T @ y / self._roots).flatten().numpy()
 
         found, _ = cg(
             aslinearoperator(_Matrix(size, product)),
-            rhs.flatten().numpy(),
-            rtol=RESIDUAL,
+            (self._vectors.T @ rhs / self._roots).flatten().numpy(),
+            rtol=residual,
             maxiter=PRODUCTS,
-            M=aslinearoperator(_Matrix(size, near)),
         )
-        return torch.from_numpy(found).reshape(shape)
+        return self._unknowns(torch.from_numpy(found).reshape(shape))
+
+    def _unknowns(self, y: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:
+        return self._vectors @ (y / self._roots)
 
 
 class _Matrix:
@@ -192,8 +198,9 @@ class _Matrix:
 
 
 def _table(z: Float[Tensor, " P"], directions: Directions) -> Float[Tensor, "K O"]:
+    z = z / directions.spread
     return z.unflatten(-1, (len(directions.sizes), -1)).T.contiguous()
 
 
 def _heads(z: Float[Tensor, "K O"], directions: Directions) -> Float[Tensor, "J O"]:
-    return directions.coefficients(z.T.flatten())
+    return directions.coefficients(z.T.flatten() * directions.spread)

@@ -16,7 +16,7 @@ from .config import TrainConfig
 
 # What rounds of a refinement work on at most: samples times entries of a state, and for
 # fields with many unknowns samples times what is kept for each.
-ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 30_000_000
+ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
 # Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
 ORTHOGONAL = 1e-8
 
