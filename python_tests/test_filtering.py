@@ -33,12 +33,23 @@ def dense_filter(v: np.ndarray, p: int, ell: int, centres: np.ndarray) -> np.nda
     return basis @ np.linalg.lstsq(basis, v, rcond=1e-12)[0]
 
 
-@pytest.mark.parametrize(("p", "ell", "q"), [(2, 10, 3), (8, 50, 8), (5, 40, 8)])
+@pytest.mark.parametrize(
+    ("p", "ell", "q"),
+    [
+        (2, 10, 3),
+        (8, 50, 8),
+        # What the authors of weak kernel regression tuned, at 1 and at 5 to 20 % noise.
+        (12, 60, 6),
+        (5, 40, 8),
+        (5, 50, 10),
+        (6, 116, 23),
+    ],
+)
 def test_filtering_twice_changes_nothing(p: int, ell: int, q: int) -> None:
     _, v, _ = noisy(1500)
     once = filter_series(v, p=p, ell=ell, q=q)
     twice = filter_series(once, p=p, ell=ell, q=q)
-    assert (twice - once).abs().max() < 1e-8 * once.abs().max()
+    assert (twice - once).abs().max() < 1e-10 * once.abs().max()
     assert (once - v).abs().max() > 0.1
 
 
