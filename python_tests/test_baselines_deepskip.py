@@ -1,5 +1,7 @@
 """Random feature maps: the box, the ridge, the layers, the ring; the interface."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -47,6 +49,14 @@ class TestRidgeRegression:
         c = system.solve(beta)
         left = a.T @ a @ c + beta * c
         assert torch.allclose(left, a.T @ y, rtol=1e-8, atol=1e-9)
+
+    def test_solves_those_of_random_features_too(self, lorenz) -> None:
+        model = RFM(width=100, ridge=1e-8, scaler="identity").fit(lorenz, DT)
+        x, y = lorenz[:-1], lorenz[1:]
+        r = torch.tanh(x @ inside(model).w[0].T + inside(model).b[0])
+        c = inside(model).c[0]
+        miss = r.T @ (r @ c - y) + 1e-8 * c
+        assert miss.norm() < 1e-8 * (r.T @ y).norm()
 
     def test_streams_like_one_block(self) -> None:
         torch.manual_seed(0)
@@ -103,16 +113,32 @@ class TestInnerWeights:
 
 
 class TestLayers:
-    def test_one_deep_layer_that_sees_the_state_alone_is_skiprfm(self, lorenz) -> None:
-        wide = DeepSkip(width=40, depth=1, ridge=1e-6, seed=3)
-        flat = SkipRFM(width=40, ridge=1e-6, seed=3)
-        wide.fit(lorenz[:500], DT)
-        flat.fit(lorenz[:500], DT)
-        one, other = inside(wide), inside(flat)
-        one.w[0] = torch.cat([other.w[0], torch.zeros(40, 3).double()], dim=1)
-        one.b[0], one.c[0] = other.b[0], other.c[0]
+    def test_layers_drawn_anew_stay_in_the_box_too(self, lorenz) -> None:
+        model = DeepSkip(width=50, depth=3, ridge=1e-6, shared_inner=False)
+        v = model.fit(lorenz[:500], DT).scaler_.transform(lorenz[:500])
+        low, high = v.amin(0).repeat(2), v.amax(0).repeat(2)
+        w, b = inside(model).w, inside(model).b
+        # The least and the largest of a linear function over the box.
+        middle = w @ ((low + high) / 2) + b
+        reach = w.abs() @ ((high - low) / 2)
+        assert (middle.abs() - reach).min() >= 0.4 - 1e-12
+        assert (middle.abs() + reach).max() <= 3.5 + 1e-12
+
+    def test_one_deep_layer_that_sees_the_state_alone_is_skiprfm(
+        self, lorenz, monkeypatch
+    ) -> None:
+        flat = SkipRFM(width=40, ridge=1e-6, seed=3).fit(lorenz[:500], DT)
+        other = inside(flat)
+
+        def draw(self, module, v, generator) -> None:
+            module.w[0] = torch.cat([other.w[0], torch.zeros(40, 3).double()], dim=1)
+            module.b[0] = other.b[0]
+
+        monkeypatch.setattr(DeepSkip, "_draw", draw)
+        wide = DeepSkip(width=40, depth=1, ridge=1e-6, seed=3).fit(lorenz[:500], DT)
         u = torch.rand(7, 3).double()
-        assert torch.equal(one(0.0, u), other(0.0, u))
+        assert torch.equal(inside(wide).c, other.c)
+        assert torch.equal(inside(wide)(0.0, u), other(0.0, u))
 
     @pytest.mark.parametrize("shared", [True, False])
     def test_residual_does_not_grow_with_depth(self, lorenz, shared) -> None:
@@ -157,27 +183,34 @@ class TestLocalMaps:
         assert pooled.cost_.evaluations == 6 * one.cost_.evaluations
 
 
+def lorenz63_forecasts(model: Baseline, noise: float) -> float:
+    """Mean valid prediction time after learning from 10^4 samples."""
+    u = Lorenz63().simulate(15_000, DT, seed=1)
+    v = u[:10_000]
+    if noise:
+        v, _ = add_noise(v, noise, mode="global_rms", seed=2)
+    options = {"lyapunov_exponent": 0.91, "horizon": 12 / 0.91, "starts": 30}
+    return model.fit(v, DT).evaluate(u[10_000:], DT, **options).vpt.mean
+
+
 class TestAccuracy:
-    def test_clean_lorenz63(self) -> None:
-        u = Lorenz63().simulate(15_000, DT, seed=1)
-        model = SkipRFM(width=300, ridge=1e-8, scaler="identity").fit(u[:10_000], DT)
-        found = model.evaluate(
-            u[10_000:], DT, lyapunov_exponent=0.91, horizon=12 / 0.91, starts=20
-        )
-        assert found.vpt.mean > 6
+    @pytest.mark.parametrize(
+        "model", [SkipRFM(width=300, ridge=1e-8), DeepSkip(depth=1, ridge=1e-8)]
+    )
+    def test_clean_lorenz63(self, model) -> None:
+        assert lorenz63_forecasts(replace(model, scaler="identity"), 0.0) > 6
 
     @pytest.mark.slow
-    def test_lorenz63_at_5_percent_noise(self) -> None:
-        u = Lorenz63().simulate(15_000, DT, seed=1)
-        v, _ = add_noise(u[:10_000], 0.05, mode="global_rms", seed=2)
-        found = (
-            DeepSkip(width=300)
-            .fit(v, DT)
-            .evaluate(
-                u[10_000:], DT, lyapunov_exponent=0.91, horizon=5 / 0.91, starts=30
-            )
-        )
-        assert 0.3 < found.vpt.mean < 0.7
+    def test_clean_lorenz63_in_four_layers(self) -> None:
+        model = DeepSkip(depth=4, ridge=1e-8, scaler="identity")
+        assert lorenz63_forecasts(model, 0.0) > 6
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("ridge", [None, 1e-8])
+    @pytest.mark.parametrize("depth", [1, 4])
+    def test_lorenz63_at_5_percent_noise(self, depth, ridge) -> None:
+        model = DeepSkip(depth=depth, ridge=ridge)
+        assert 0.3 < lorenz63_forecasts(model, 0.05) < 0.7
 
     def test_ridge_grows_with_the_noise(self, lorenz) -> None:
         torch.manual_seed(0)
