@@ -9,11 +9,12 @@ from torch import Tensor
 from problems import lorenz63, lorenz63_field
 from wpnode_ext import ops, rollout, segment_weights, vpt
 from wpnode_ext._typing import Field
-from wpnode_ext.data import make_series
+from wpnode_ext.data import add_noise, make_series
 from wpnode_ext.fields import LibraryField, RandomFeatureField
 from wpnode_ext.fields.linear import LinearField
 from wpnode_ext.smoothing import local_polynomial, refine
 from wpnode_ext.smoothing.held_out import Watch
+from wpnode_ext.systems import Lorenz63
 
 DT = 0.01
 
@@ -217,3 +218,34 @@ def test_a_black_box_gains_from_refinement_too() -> None:
 
     result = refine(v, features, dt=DT)
     assert mean_vpt(result.field) > mean_vpt(features(result.first_states)) + 0.5
+
+
+@pytest.mark.slow
+def test_five_rounds_of_alternation_on_20_percent_noise() -> None:
+    """Means over three trajectories, the noise known: forecasts and states."""
+    first, fifth, errors = [], [], []
+    t = DT * torch.arange(900).double()
+    for draw in range(3):
+        u = Lorenz63().simulate(15_000, DT, seed=100 + draw)
+        v, noise = add_noise(u[:10_000], 0.2, mode="global_rms", seed=200 + draw)
+        sigma = noise.mean().item()
+        fields = []
+
+        def fit(x: Tensor, fields: list[LinearField] = fields) -> LinearField:
+            fields.append(quadratic(x))
+            return fields[-1]
+
+        schedule = (0.1, 0.05, 0.025, 0.015, 0.01)
+        options = {"sigma": sigma, "update": "fit", "schedule": schedule}
+        result = refine(v, fit, dt=DT, **options)
+        assert len(result.history) == 5
+        truth = torch.stack([u[10_000 + 130 * i :][:900] for i in range(30)], 1)
+        for field, found in ((fields[0], first), (fields[5], fifth)):
+            path = rollout(field, truth[0], t, method="rk4_classic").u.nan_to_num(1e6)
+            score = vpt(path, truth, dt=DT, lyapunov_exponent=0.91, threshold=0.3)
+            found.append(score.mean)
+        miss = (result.states - u[:10_000]).square().mean().sqrt()
+        errors.append(miss.item() / sigma)
+    assert np.mean(fifth) > 1.5
+    assert np.mean(fifth) > np.mean(first) + 0.3
+    assert np.mean(errors) < 0.12
