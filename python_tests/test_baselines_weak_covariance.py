@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
 from problems import lorenz63, lorenz63_field
@@ -13,6 +14,53 @@ from wpnode_ext.fields import LibraryField
 from wpnode_ext.fields.linear import LinearField
 from wpnode_ext.quadrature import segment_weights
 from wpnode_ext.record import Record
+
+# Degree, duration, start and terms (exponents, component, coefficient) of systems that
+# WENDy was published with; Hindmarsh and Rose's slow variable is made faster here.
+SYSTEMS = {
+    "logistic": (2, 10.0, [0.01], [((1,), 0, 1.0), ((2,), 0, -1.0)]),
+    "Lotka-Volterra": (
+        2,
+        5.0,
+        [1.0, 1.0],
+        [
+            ((1, 0), 0, 3.0),
+            ((1, 1), 0, -1.0),
+            ((0, 1), 1, -6.0),
+            ((1, 1), 1, 1.0),
+        ],
+    ),
+    "FitzHugh-Nagumo": (
+        3,
+        25.0,
+        [0.0, 0.1],
+        [
+            ((1, 0), 0, 3.0),
+            ((3, 0), 0, -3.0),
+            ((0, 1), 0, 3.0),
+            ((1, 0), 1, -1 / 3),
+            ((0, 0), 1, 17 / 150),
+            ((0, 1), 1, 1 / 15),
+        ],
+    ),
+    "Hindmarsh-Rose": (
+        3,
+        10.0,
+        [-1.31, -7.59, -0.2],
+        [
+            ((0, 1, 0), 0, 10.0),
+            ((3, 0, 0), 0, -10.0),
+            ((2, 0, 0), 0, 30.0),
+            ((0, 0, 1), 0, -10.0),
+            ((0, 0, 0), 1, 10.0),
+            ((2, 0, 0), 1, -50.0),
+            ((0, 1, 0), 1, -10.0),
+            ((0, 0, 0), 2, 0.2),
+            ((1, 0, 0), 2, 0.2),
+            ((0, 0, 1), 2, -0.1),
+        ],
+    ),
+}
 
 
 def dense(bands: Tensor) -> Tensor:
@@ -170,3 +218,32 @@ class TestLinearDecay:
             assert found.mean().item() == pytest.approx(expected[name], abs=3 * error)
             if name != "compensated":
                 assert found.mean() < 1 - 6 * error
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_errors_of_coefficients_are_those_it_states(name: str) -> None:
+    degree, duration, start, terms = SYSTEMS[name]
+    field = LibraryField(len(start), degree, dtype=torch.float64)
+    truth = torch.zeros_like(field.coefficients)
+    for exponents, d, value in terms:
+        truth[field.exponents.index(exponents), d] = value
+    field.set_coefficients(truth)
+
+    def slope(t: float, u: np.ndarray) -> np.ndarray:
+        return field.at(torch.from_numpy(u)).detach().numpy()
+
+    t = np.linspace(0.0, duration, 1001)
+    exact = {"method": "DOP853", "rtol": 1e-10, "atol": 1e-12}
+    u = solve_ivp(slope, (0, duration), start, t_eval=t, **exact).y.T
+    u = torch.from_numpy(u.copy())
+    sigma = 0.01 * u.square().mean(0).sqrt()
+    kept, scores, errors = truth != 0, [], []
+    for _ in range(20):
+        field.set_coefficients(truth)
+        record = Record(u + sigma * torch.randn_like(u), dt=duration / 1000)
+        std = reweighted(field, record, sigma, p=8, ell=60)
+        miss = (field.coefficients.detach() - truth)[kept]
+        scores.append(miss / std[kept])
+        errors.append(miss / truth[kept])
+    assert 0.7 < torch.stack(scores).square().mean().sqrt() < 1.5
+    assert torch.stack(errors).abs().max() < 0.03
