@@ -84,6 +84,7 @@ SYSTEMS: dict[str, Setting] = {
         variants={
             "library, one map for all sites": {"field": "ring_library", **_L96},
             "features, one map for all sites": {"field": "ring", **_L96},
+            "library": {"field": "library", **_L96},
         },
         bars=(6.1, 5.0, 4.2, 3.6, 2.8),
         paper=(6.06, 4.26, 3.24, 2.75, 2.08),

@@ -29,7 +29,7 @@ from .states_file import RefinedStates
 from .validation import ForecastValidation
 
 # Ridges compared by forecasts of held-out data, in units of the features' size.
-RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, -2)))
+RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, 0)))
 # A field does not explain the data if its mean square error at held-out values is above
 # both so many variances of the noise and this share of the signal's; without noise, if
 # its relative weak residual is above the last one.
