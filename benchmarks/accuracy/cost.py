@@ -1,0 +1,126 @@
+"""What training costs: seconds an epoch, epochs and total, all methods in one run.
+
+    python benchmarks/accuracy/cost.py [--repeats 3]
+
+Lorenz-63, 10^4 samples, 5 % noise, one thread. Seconds are the processor's. Of methods
+with epochs, two short trainings are timed and their difference is taken, so that what
+is done once drops out; their number of epochs is the mean of ``wpnode compare``
+(``compare_lorenz63/runs.csv``) or ``lorenz63.py`` (``results/lorenz63.csv``), where
+they were trained to the end. Others are fitted whole. Methods take turns, and medians
+count. The table is ``results/cost_lorenz63.md``.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+from finished import read_results
+
+from wpnode_ext.baselines.comparison import Job, Protocol, read_rows
+from wpnode_ext.baselines.methods import make_method
+from wpnode_ext.data import Series
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from bench import markdown, provenance, write_text  # noqa: E402
+
+NOISE, SYSTEM = 0.05, "lorenz63"
+# Epochs of the two short trainings.
+SHORT, LONG = 3, 13
+TRAINED = ("wp", "weak", "strong", "mp_node", "vf_node")
+SOLVED = ("closed_form", "weak_sindy", "wendy", "wkrr", "rafda", "skiprfm", "deepskip")
+# Seconds an epoch, epochs and total on an A100, as the paper prints them.
+PAPER = {
+    "wp": (0.077, 1820, 140),
+    "weak": (0.048, 1673, 81),
+    "strong": (0.407, 86, 35),
+    "mp_node": (1.488, 500, 744),
+    "vf_node": (0.007, 20_000, 131),
+}
+COLUMNS = {
+    "method": "method",
+    "epoch": "seconds an epoch",
+    "epochs": "epochs",
+    "total": "total seconds",
+    "paper": "the paper's (A100)",
+}
+
+
+def seconds(method: str, series: Series, epochs: int | None = None) -> float:
+    """Of the processor, for one training."""
+    options = {} if epochs is None else {"epochs": epochs}
+    model = make_method(method, seed=1, system=SYSTEM, options=options)
+    began = time.process_time()
+    model.fit(series)
+    return time.process_time() - began
+
+
+def usual_epochs() -> dict[str, float]:
+    """Mean epochs of finished trainings at this noise."""
+    found: dict[str, list[float]] = {}
+    rows = read_rows(HERE / f"compare_{SYSTEM}" / "runs.csv")
+    rows += read_results(HERE / "results" / f"{SYSTEM}.csv", ("method",))
+    for row in rows:
+        if row["noise"] == NOISE:
+            found.setdefault(row["method"], []).append(float(row["epochs"]))
+    return {method: statistics.fmean(values) for method, values in found.items()}
+
+
+def measure(series: Series, repeats: int) -> dict[str, float]:
+    """Seconds an epoch, or of a whole fit."""
+    taken: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        for method in TRAINED:
+            extra = seconds(method, series, LONG) - seconds(method, series, SHORT)
+            taken.setdefault(method, []).append(extra / (LONG - SHORT))
+        for method in SOLVED:
+            taken.setdefault(method, []).append(seconds(method, series))
+        print(
+            {name: round(values[-1], 4) for name, values in taken.items()}, flush=True
+        )
+    return {method: statistics.median(values) for method, values in taken.items()}
+
+
+def table(taken: dict[str, float]) -> str:
+    usual, rows = usual_epochs(), []
+    for method, value in taken.items():
+        row = {"method": method, "epoch": "", "epochs": "", "total": "", "paper": ""}
+        if method in TRAINED:
+            row["epoch"] = f"{value:.3g}"
+            if method in usual:
+                row["epochs"] = f"{usual[method]:.0f}"
+                row["total"] = f"{usual[method] * value:.0f}"
+        else:
+            row["total"] = f"{value:.3g}"
+        if method in PAPER:
+            each, count, total = PAPER[method]
+            row["paper"] = f"{each:g} x {count} = {total}"
+        rows.append(row)
+    head = (
+        "# Cost of training on Lorenz-63\n\n"
+        f"10^4 samples, {100 * NOISE:g} % noise, one thread. Seconds of the processor, "
+        "medians of one run in which the methods took turns; epochs are those of "
+        "trainings to the end, and empty where there was none.\n\n"
+    )
+    return f"{head}{markdown(rows, COLUMNS)}\n\n*{provenance(torch.device('cpu'))}*\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=HERE / "results")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    series, _ = Protocol(system=SYSTEM).data(Job("cost", NOISE, 0))
+    text = table(measure(series, arguments.repeats))
+    write_text(arguments.output / f"cost_{SYSTEM}.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
