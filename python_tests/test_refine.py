@@ -1,5 +1,7 @@
 """First states, rounds of smoothing and fitting, and when they stop."""
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -166,6 +168,26 @@ def test_a_model_that_is_not_that_good_is_believed_less_again() -> None:
     assert levels == [0.1, 0.001, 0.1, 0.1]
     assert result.history[1].held_out > result.history[0].held_out
     assert result.reason == "the schedule ended" and result.best == 4
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_field_whose_steps_are_not_finite_is_reported(
+    wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if wide:
+        rounds = importlib.import_module("wpnode_ext.smoothing.rounds")
+        monkeypatch.setattr(rounds, "MATRIX_UNKNOWNS", 1)
+    _, v, _ = noisy_lorenz(300, 0.05)
+
+    def fit(u: Tensor) -> LinearField:
+        field = LibraryField(3, 2).double()
+        field.set_coefficients(torch.full((10, 3), 1e200, dtype=torch.float64))
+        return field
+
+    result = refine(v, fit, dt=DT)
+    assert result.reason == "steps of the field from the states are not finite"
+    assert len(result.history) == 1 and result.best == 0 and result.likely is None
+    assert result.states.isfinite().all()
 
 
 def test_held_out_errors_are_compared_value_by_value() -> None:

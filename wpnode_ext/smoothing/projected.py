@@ -86,6 +86,8 @@ def projected_step(
         part = problem.cut(rows)
         _add(field, directions, part, x[rows], own, info, slope)
     now = directions.unknowns(field.coefficients)
+    if not (info.isfinite().all() and slope.isfinite().all()):
+        raise ArithmeticError("steps of the field from the states are not finite")
     found = posterior(info, slope + info @ now, directions.spread, ridge=ridge)
     heads = directions.coefficients(found.mean)
     return ProjectedStep(heads, found.effective, directions, found.root)

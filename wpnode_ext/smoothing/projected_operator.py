@@ -50,6 +50,8 @@ class ProjectedOperator:
         self._cut, self._part, self._sizes = cut, part, directions.sizes
         self._own = cut.own_links(every)
         self._jump, slope = part.linearise(x)
+        if not (self._jump.isfinite().all() and slope.isfinite().all()):
+            raise ArithmeticError("steps of the field from the states are not finite")
         diagonal, self._lower, self._rhs = part.assemble(x, self._jump, slope)
         diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
         self._states = factor(diagonal, self._lower)

@@ -8,6 +8,7 @@ how far the model is believed.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -162,12 +163,19 @@ def refine(
         if verdict == "better":
             best_field, best_level, best_states = deepcopy(field), level, states
             best = len(history)
+        failure = ""
         if verdict != "worse":
-            field, effective = rounds.improve(field, kept, level, states)
-            row = replace(row, effective=effective)
+            try:
+                field, effective = rounds.improve(field, kept, level, states)
+                row = replace(row, effective=effective)
+            except ArithmeticError as error:
+                failure = str(error)
         history.append(row)
         if progress is not None:
             progress(len(history), row)
+        if failure:
+            reason = failure
+            break
         if verdict == "worse" and level >= best_level:
             reason = "held-out observations were predicted worse"
             break
@@ -179,7 +187,9 @@ def refine(
         # Nothing speaks against the last field; all observations improve it once more.
         best, best_level = len(history), level
         states = rounds.smooth(field, series, best_level, states, max_iterations).states
-        best_field, _ = rounds.improve(field, series, best_level, states)
+        best_field = field
+        with suppress(ArithmeticError):
+            best_field, _ = rounds.improve(field, series, best_level, states)
     likely, variance = None, torch.zeros(())
     if whole is not series:
         # What the coefficients' errors do to states is much the same all over.

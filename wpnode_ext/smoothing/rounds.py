@@ -74,29 +74,41 @@ class Rounds:
     def improve(
         self, field: Field, series: Series, level: float, states: Tensor
     ) -> tuple[Field, float | None]:
-        """The next field, and how many of its coefficients the data determined."""
+        """The next field, and how many of its coefficients the data determined.
+
+        Raises:
+            ArithmeticError: steps of the field are not finite; it is left as it was.
+        """
         if not self.projected:
             return self.fit(states), None
         assert isinstance(field, LinearField)
         step = wide_step if is_wide(field) else projected_step
         result = step(field, *self._problem(field, series, level, states))
+        if not result.coefficients.isfinite().all():
+            raise ArithmeticError("the coefficients have no finite best values")
         field.set_coefficients(result.coefficients)
         return field, result.effective
 
     def doubt(
         self, field: Field, series: Series, level: float, states: Tensor
-    ) -> tuple[ProjectedStep | WideStep, Float[Tensor, "N ..."]]:
-        """Likely coefficients, and the variance of the states that is due to them."""
+    ) -> tuple[ProjectedStep | WideStep | None, Float[Tensor, "N ..."]]:
+        """Likely coefficients, and the variance of the states that is due to them.
+
+        None and zeros where steps of the field are not finite.
+        """
         assert isinstance(field, LinearField)
         problem, x = self._problem(field, series, level, states)
         result: ProjectedStep | WideStep
-        if is_wide(field):
-            draw = torch.Generator().manual_seed(0)
-            result = wide_step(field, problem, x, draws=DRAWS, generator=draw)
-            spread = result.state_variance
-        else:
-            result = projected_step(field, problem, x)
-            spread = field_variance(field, problem, x, result)
+        try:
+            if is_wide(field):
+                draw = torch.Generator().manual_seed(0)
+                result = wide_step(field, problem, x, draws=DRAWS, generator=draw)
+                spread = result.state_variance
+            else:
+                result = projected_step(field, problem, x)
+                spread = field_variance(field, problem, x, result)
+        except ArithmeticError:
+            return None, torch.zeros_like(states)
         return result, (spread * problem.scale.square()).reshape(states.shape)
 
     def _problem(

@@ -24,6 +24,7 @@ from .reduced import (
     samples_of_rounds,
     scaled_maps,
     scaled_series,
+    wants_forecasts,
 )
 from .states_file import RefinedStates
 from .validation import ForecastValidation
@@ -156,8 +157,7 @@ def solve_field(
     }
     ridge, errors = config.closed_form.ridge, {}
     noise = (first.sigma / scaled.v.std(0)).max().item()
-    # Where sites share coefficients these are few for the data: the score can tell.
-    if ridge is None and noise > NEGLIGIBLE_NOISE and field.sites == 1:
+    if ridge is None and noise > NEGLIGIBLE_NOISE and wants_forecasts(field):
         errors = _compare_ridges(field, scaled, first.states, config, maps)
         if errors:
             ridge = min(errors, key=errors.__getitem__)

@@ -104,6 +104,17 @@ def restricted(
     return field, maps
 
 
+def wants_forecasts(field: LinearField) -> bool:
+    """Whether forecasts, not a score of the fit, should choose the ridge.
+
+    Where sites share coefficients these are few for the data, and the score can tell;
+    not for random features under a symmetry of few maps.
+    """
+    if isinstance(field, EquivariantField):
+        return isinstance(field.base, RandomFeatureField)
+    return field.sites == 1
+
+
 def samples_of_rounds(field: LinearField) -> int:
     """Samples that rounds of a refinement should work on."""
     few = ROUND_NUMBERS // field.dim
