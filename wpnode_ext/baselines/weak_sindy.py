@@ -87,14 +87,16 @@ class WeakSINDy(Baseline):
         Weak residuals of held-out data cannot tell: noise at the arguments of the field
         flattens it, and powers the system does not have make up for that.
         """
+        dim = series.v.shape[1]
+        degrees = [n for n in DEGREES if comb(dim + n, n) <= _TERMS] or [DEGREES[0]]
+        if len(degrees) == 1:
+            return degrees[0]
         series, judge = self._split(series, validation)
         if judge is None or series.dt is None:
             raise ValueError(
                 "`degree` must be given where no data at equal distances can be held "
                 "out to choose it by."
             )
-        dim = series.v.shape[1]
-        degrees = [n for n in DEGREES if comb(dim + n, n) <= _TERMS]
         fields = [self._identify(series, n)[0] for n in degrees]
         return degrees[
             simplest([judge.errors(self._step(field, series.dt)) for field in fields])
@@ -165,7 +167,16 @@ def sparse_solution(
         norm: of the right-hand side of all rows.
         grid: thresholds to choose from, smallest first.
     """
-    full = _least_squares(g, b, torch.ones(g.shape[1], dtype=torch.bool))
+    # Neighbouring thresholds meet the same sets of terms again and again.
+    known: dict[bytes, Tensor] = {}
+
+    def solution(kept: Bool[Tensor, " J"]) -> Float[Tensor, " J"]:
+        key = kept.numpy().tobytes()
+        if key not in known:
+            known[key] = _least_squares(g, b, kept)
+        return known[key]
+
+    full = solution(torch.ones(g.shape[1], dtype=torch.bool))
     size = (g @ full).norm()
     ratio = norm / g.norm(dim=0)
     best, least, chosen = full, float("inf"), grid[0]
@@ -178,7 +189,7 @@ def sparse_solution(
             if torch.equal(inside, kept):
                 break
             kept = inside
-            w = _least_squares(g, b, kept)
+            w = solution(kept)
         misfit = (g @ (w - full)).norm() / size
         terms = kept.double().mean()
         loss = (_MISFIT * misfit + (1 - _MISFIT) * terms).item()
@@ -194,6 +205,6 @@ def _least_squares(
     if kept.any():
         columns = g[:, kept]
         norms = columns.norm(dim=0).clamp(min=torch.finfo(g.dtype).tiny)
-        found = torch.linalg.lstsq(columns / norms, b[:, None], driver="gelsd")
+        found = torch.linalg.lstsq(columns / norms, b[:, None], driver="gelsy")
         w[kept] = found.solution[:, 0] / norms
     return w
