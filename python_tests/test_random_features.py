@@ -131,6 +131,16 @@ def test_a_ring_library_with_four_terms_is_lorenz_96() -> None:
     torch.testing.assert_close(field(0.0, u), expected)
 
 
+def test_hidden_units_are_hyperbolic_tangents() -> None:
+    field = RandomFeatureField(3, 12, depth=2)
+    u = torch.randn(7, 3, dtype=torch.float64)
+    (w, b), (w2, b2) = field.layers()
+    first = torch.tanh(u @ w.T + b)
+    second = torch.tanh(torch.cat([u, first], 1) @ w2.T + b2)
+    expected = torch.cat([torch.ones(7, 1).double(), u, first, second], 1)
+    torch.testing.assert_close(field.features(u), expected, rtol=0, atol=1e-15)
+
+
 def test_shifting_the_ring_shifts_the_field() -> None:
     field = random_head(RingField(RandomFeatureField(5, 8, outputs=1), 9))
     u = torch.randn(2, 9, dtype=torch.float64)
@@ -154,10 +164,14 @@ def test_a_ring_refuses_neighbours_that_coincide_and_maps_of_many_values() -> No
         RingField(LibraryField(3, 2, outputs=1, dtype=torch.float64), 3),
     ],
 )
-def test_value_and_jacobian_are_those_of_the_field(field: LinearField) -> None:
+@pytest.mark.parametrize("grad", [True, False])
+def test_value_and_jacobian_are_those_of_the_field(
+    field: LinearField, grad: bool
+) -> None:
     field.set_coefficients(torch.randn_like(field.coefficients))
     u = torch.randn(5, 2, 3, dtype=torch.float64)
-    value, slope = field.value_and_jacobian(u)
+    with torch.set_grad_enabled(grad):
+        value, slope = field.value_and_jacobian(u)
     expected = (field.features(u) @ field.coefficients).reshape(u.shape)
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(field(0.0, u), expected)

@@ -53,6 +53,11 @@ def hit_and_run(
     return sign[:, None] * length[:, None] * direction, sign * b
 
 
+def _tanh_of_half(x: Tensor) -> Tensor:
+    """As ``2 sigmoid(x) - 1``, of which torch's float64 takes a third of the time."""
+    return torch.add(x.new_tensor(-1.0), torch.sigmoid(x), alpha=2)
+
+
 class RandomFeatureField(LinearField):
     """``f(u) = C^T [1, u, x, h_1, ..., h_depth]``, of which only C is learned.
 
@@ -174,7 +179,7 @@ class RandomFeatureField(LinearField):
         values: list[Tensor] = []
         for w, b in self.layers():
             seen = torch.cat([z, values[-1]], dim=-1) if values else z
-            values.append(torch.tanh(nn.functional.linear(seen, w, b)))
+            values.append(_tanh_of_half(nn.functional.linear(seen, 2 * w, 2 * b)))
         return values
 
     def features(
@@ -191,15 +196,50 @@ class RandomFeatureField(LinearField):
         z = u if x is None else torch.cat([u, x], dim=-1)
         return self._slope(self._hidden(z))
 
+    def at(
+        self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
+    ) -> Float[Tensor, "*batch O"]:
+        z = u if x is None else torch.cat([u, x], dim=-1)
+        return self._value(z, self._hidden(z))
+
     def value_and_jacobian(
         self, u: Float[Tensor, "*batch D"]
     ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
         """:meth:`at` and :meth:`jacobian` without inputs, hidden layers once."""
-        hidden, head = self._hidden(u), self.coefficients
-        straight = torch.addmm(head[0], u.flatten(0, -2), head[1 : 1 + self.dim])
-        value = straight.reshape(*u.shape[:-1], -1)
-        value = value + torch.cat(hidden, -1) @ head[1 + self._inputs :]
-        return value, self._slope(hidden)
+        if self.depth == 1 and not torch.is_grad_enabled():
+            return self._shallow(u)
+        hidden = self._hidden(u)
+        return self._value(u, hidden), self._slope(hidden)
+
+    def _value(
+        self, z: Float[Tensor, "*batch I"], hidden: list[Tensor]
+    ) -> Float[Tensor, "*batch O"]:
+        """The head's product with all features, which are never put side by side."""
+        head = self.coefficients
+        value = nn.functional.linear(z, head[1 : 1 + self._inputs].T, head[0])
+        heads = head[1 + self._inputs :].split(self.width)
+        for h, part in zip(hidden, heads, strict=True):
+            value = value + h @ part
+        return value
+
+    def _shallow(
+        self, u: Float[Tensor, "*batch D"]
+    ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
+        """Of one layer, in place: most of the time of a smoother is spent here.
+
+        ``tanh(x) = 2 s - 1``, with the slope ``4 s - 4 s^2``, for ``s = sigmoid(2 x)``.
+        """
+        (w, b), head = self.layers()[0], self.coefficients
+        outputs = head.shape[1]
+        straight, top = head[1 : 1 + self.dim], head[1 + self._inputs :]
+        pairs = (top[:, :, None] * w[:, None, : self.dim]).flatten(1)
+        s = nn.functional.linear(u, 2 * w, 2 * b).sigmoid_()
+        both = s @ torch.cat([2 * top, 4 * pairs], 1)
+        bent = s.square_() @ pairs
+        value = nn.functional.linear(u, straight.T, head[0] - top.sum(0))
+        slope = torch.sub(both[..., outputs:], bent, alpha=4)
+        shaped = slope.unflatten(-1, (outputs, self.dim))
+        return value + both[..., :outputs], straight.T + shaped
 
     def _slope(self, hidden: list[Tensor]) -> Float[Tensor, "*batch O D"]:
         head = self.coefficients

@@ -11,6 +11,8 @@ from .exponential_step import ExponentialStep
 from .model_step import ModelStep
 
 Step = ModelStep | ExponentialStep
+# What the steps of a model miss, and their derivatives by the states.
+Line = tuple[Float[Tensor, "m B D"], Float[Tensor, "m B D D"]]
 
 # Damping, in units of the precision of an observation. The least keeps matrices
 # definite where a state is neither seen nor linked; it moves no minimum.
@@ -64,10 +66,13 @@ class Problem:
             self, **{name: getattr(self, name)[:, windows] for name in names}
         )
 
-    def cost(self, x: Float[Tensor, "L B D"]) -> Float[Tensor, " B"]:
-        """The sum that is minimised, for each window."""
-        ahead = self.step(*self.before(x)) / self.scale
-        jump = x[1:] - ahead.reshape(x[1:].shape)
+    def cost(
+        self, x: Float[Tensor, "L B D"], jump: Float[Tensor, "m B D"] | None = None
+    ) -> Float[Tensor, " B"]:
+        """The sum that is minimised, for each window; `jump` if it is known."""
+        if jump is None:
+            ahead = self.step(*self.before(x)) / self.scale
+            jump = x[1:] - ahead.reshape(x[1:].shape)
         total = (self.seen * (self.data - x).square()).sum((0, 2))
         return total + (self.link * jump.square()).sum((0, 2))
 
@@ -79,9 +84,7 @@ class Problem:
         """Normal equations of the step: diagonal and lower blocks, right-hand side."""
         return self.assemble(x, *self.linearise(x))
 
-    def linearise(
-        self, x: Float[Tensor, "L B D"]
-    ) -> tuple[Float[Tensor, "m B D"], Float[Tensor, "m B D D"]]:
+    def linearise(self, x: Float[Tensor, "L B D"]) -> Line:
         """What the model's steps miss, ``x_{n+1} - Psi(x_n)``, and ``dPsi/dx``."""
         ahead, slope = self.step.linearise(*self.before(x))
         jump = x[1:] - (ahead / self.scale).reshape(x[1:].shape)
@@ -108,9 +111,11 @@ class Problem:
         diagonal[:-1] += slope.mT @ weighted
         return diagonal, weighted.neg_(), rhs
 
-    def posterior_std(self, x: Float[Tensor, "L B D"]) -> Float[Tensor, "L B D"]:
+    def posterior_std(
+        self, x: Float[Tensor, "L B D"], line: Line | None = None
+    ) -> Float[Tensor, "L B D"]:
         """Square roots of the diagonal of the inverse of the normal equations."""
-        diagonal, lower, _ = self.equations(x)
+        diagonal, lower, _ = self.assemble(x, *(line or self.linearise(x)))
         diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
         blocks = factor(diagonal, lower).inverse_diagonal()
         return blocks.diagonal(dim1=-2, dim2=-1).sqrt()
@@ -126,13 +131,18 @@ def minimise(
     x: Float[Tensor, "L B D"],
     max_iterations: int,
     tolerance: float,
-) -> tuple[Float[Tensor, "L B D"], Bool[Tensor, " B"], int]:
-    """States of every window, which of them came to rest, and the steps tried.
+    *,
+    keep_line: bool = False,
+) -> tuple[Float[Tensor, "L B D"], Bool[Tensor, " B"], int, Line | None]:
+    """States of every window, which of them came to rest, the steps tried.
 
     A step that would raise the cost of a window is not taken; the window is damped
-    more, and tries again.
+    more, and tries again. The model is linearised at once where its cost is asked for,
+    unless that is the last that is asked; with `keep_line` the line at the states that
+    were found is returned, too.
     """
-    x, cost = x.clone(), problem.cost(x)
+    x, line = x.clone(), problem.linearise(x)
+    cost = problem.cost(x, line[0])
     damping = torch.full_like(cost, LEAST_DAMPING)
     done = torch.zeros_like(cost, dtype=torch.bool)
     active = cost.isfinite()
@@ -140,22 +150,30 @@ def minimise(
     while tried < max_iterations and active.any():
         tried += 1
         part, now = problem.pick(active), x[:, active]
-        diagonal, lower, rhs = part.equations(now)
+        diagonal, lower, rhs = part.assemble(now, *(a[:, active] for a in line))
         diagonal.diagonal(dim1=-2, dim2=-1).add_(damping[active][:, None])
         system = factor(diagonal, lower)
         change = system.solve(rhs)
-        trial = now + change
-        value, size = part.cost(trial), change.square().mean((0, 2)).sqrt()
+        trial, size = now + change, change.square().mean((0, 2)).sqrt()
+        resting = (damping[active] <= FIRST_DAMPING) & (size <= tolerance)
+        last = tried == max_iterations or bool(resting.all())
+        ahead = None if last and not keep_line else part.linearise(trial)
+        value = part.cost(trial, None if ahead is None else ahead[0])
         slack = ROUNDING * cost[active]
         better = (value <= cost[active] + slack) & system.positive & size.isfinite()
         numbers = active.nonzero().flatten()
         taken = numbers[better]
         x[:, taken], cost[taken] = trial[:, better], value[better]
-        undamped = damping[active] <= FIRST_DAMPING
-        done[numbers] = better & undamped & (size <= tolerance)
+        if ahead is not None:
+            for old, new in zip(line, ahead, strict=True):
+                old[:, taken] = new[:, better]
+        done[numbers] = better & resting
         eased = damping[active] / 10
         eased = torch.where(eased < FIRST_DAMPING / 10, LEAST_DAMPING, eased)
         raised = (10 * damping[active]).clamp(min=FIRST_DAMPING)
         damping[numbers] = torch.where(better, eased, raised)
         active = active & ~done & (damping <= LARGEST_DAMPING)
-    return x, done, tried
+        if ahead is None and active.any() and tried < max_iterations:
+            # A step that seemed the last was refused somewhere.
+            line = problem.linearise(x)
+    return x, done, tried, line if keep_line else None

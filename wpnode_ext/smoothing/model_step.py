@@ -10,7 +10,7 @@ from ..runge_kutta import TABLEAUX, integrate
 
 # Numbers the Jacobians or the features of a slice of states may hold: keeps the stages
 # of a step in the cache, which halves the time of wide fields.
-SLICE = 1 << 20
+SLICE = 1 << 19
 
 
 class ModelStep:

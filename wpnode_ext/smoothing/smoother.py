@@ -121,12 +121,14 @@ def smooth_states(
     for windows in torch.arange(len(cut.starts)).split(size):
         rows = cut.rows(windows)
         part = problem.cut(rows)
-        x, done, count = minimise(part, first[rows], max_iterations, tolerance)
+        x, done, count, line = minimise(
+            part, first[rows], max_iterations, tolerance, keep_line=error_bars
+        )
         cut.take(states, x, windows)
         cut.take(rested, done[None, :, None].expand(cut.length, -1, -1), windows)
         iterations = max(iterations, count)
         if std is not None:
-            cut.take(std, part.posterior_std(x), windows)
+            cut.take(std, part.posterior_std(x, line), windows)
     misfit = ((data - states) * seen).square().sum(0) / seen.sum(0).clamp(min=1)
     return SmoothedStates(
         states=(states * scale).reshape(series.v.shape),
