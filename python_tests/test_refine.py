@@ -187,7 +187,38 @@ def test_a_field_whose_steps_are_not_finite_is_reported(
     result = refine(v, fit, dt=DT)
     assert result.reason == "steps of the field from the states are not finite"
     assert len(result.history) == 1 and result.best == 0 and result.likely is None
+    assert result.failure == result.reason
     assert result.states.isfinite().all()
+    torch.testing.assert_close(result.std, result.sigma.expand_as(result.std))
+
+
+def test_a_field_is_judged_by_its_own_round() -> None:
+    _, v, _ = noisy_lorenz(1500, 0.05)
+    fields: list[LinearField] = []
+
+    def fit(u: Tensor) -> LinearField:
+        field = quadratic(u)
+        if fields:
+            field.set_coefficients(0.5 * field.coefficients)
+        fields.append(field)
+        return field
+
+    result = refine(v, fit, dt=DT, update="fit", schedule=(0.1, 0.05, 0.05))
+    assert "predicted worse" in result.reason and result.best == 0
+    assert result.judged is result.history[0] and not result.failure
+    assert result.judged.held_out < 0.5 * result.history[-1].held_out
+
+
+def test_errors_of_the_callback_are_not_swallowed() -> None:
+    _, v, _ = noisy_lorenz(300, 0.05)
+    calls = []
+
+    def fit(u: Tensor) -> LinearField:
+        calls.append(1 / (len(calls) - 1))
+        return quadratic(u)
+
+    with pytest.raises(ZeroDivisionError):
+        refine(v, fit, dt=DT, update="fit", schedule=(0.1, 0.1))
 
 
 def test_held_out_errors_are_compared_value_by_value() -> None:

@@ -13,6 +13,9 @@ from ..fields.linear import LinearField
 SMALLEST = 1e-8
 # Samples the sizes of features are taken from.
 SAMPLES = 2000
+# Sizes beside the largest that are not told from none.
+ROUNDING = 1e-12
+TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -42,21 +45,16 @@ class Directions:
         cls, field: LinearField, u: Float[Tensor, "N D"], speed: Float[Tensor, "M D"]
     ) -> "Directions":
         """For the features at states `u`, and time derivatives of size `speed`."""
-        some = u[:: max(1, len(u) // SAMPLES)]
-        phi = field.features(some).reshape(-1, field.n_features)
-        rms = phi.square().mean(0).sqrt()
-        rms = rms.clamp(min=1e-12 * rms.max().item())
-        triangle = torch.linalg.qr(phi / rms, mode="r").R
-        _, s, vh = torch.linalg.svd(triangle, full_matrices=False)
-        share = s / s[0].clamp(min=torch.finfo(s.dtype).tiny)
-        kept = share > SMALLEST
+        rms, share, vh = _combinations(field, u)
         outputs = field.coefficients.shape[1]
         size = speed.reshape(-1, outputs).square().mean(0).sqrt()
+        least = max(TINY, ROUNDING * size.max().item())
         return cls(
-            basis=vh[kept].T / rms[:, None] / share[kept],
-            inverse=vh[kept] * rms * share[kept][:, None],
-            shares=share[kept],
-            sizes=size.clamp(min=torch.finfo(s.dtype).tiny),
+            basis=vh.T / rms[:, None] / share,
+            inverse=vh * rms * share[:, None],
+            shares=share,
+            # Of what never changes rounding, at least, can be expected.
+            sizes=size.clamp(min=least),
         )
 
     @property
@@ -81,3 +79,23 @@ class Directions:
     def coefficients(self, z: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch J O"]:
         rows = z.unflatten(-1, (len(self.sizes), -1)).mT
         return self.basis @ rows * self.sizes
+
+
+def count_unknowns(field: LinearField, u: Float[Tensor, "N D"]) -> int:
+    """How many numbers :class:`Directions` has for a field at states `u`."""
+    return len(_combinations(field, u)[1]) * field.coefficients.shape[1]
+
+
+def _combinations(
+    field: LinearField, u: Float[Tensor, "N D"]
+) -> tuple[Float[Tensor, " J"], Float[Tensor, " K"], Float[Tensor, "K J"]]:
+    """Sizes of the features, and those and weights of combinations that stand out."""
+    some = u[:: max(1, len(u) // SAMPLES)]
+    phi = field.features(some).reshape(-1, field.n_features)
+    rms = phi.square().mean(0).sqrt()
+    rms = rms.clamp(min=ROUNDING * rms.max().item())
+    triangle = torch.linalg.qr(phi / rms, mode="r").R
+    _, s, vh = torch.linalg.svd(triangle, full_matrices=False)
+    share = s / s[0].clamp(min=TINY)
+    kept = share > SMALLEST
+    return rms, share[kept], vh[kept]

@@ -23,6 +23,10 @@ LARGEST_DAMPING = 1e8
 ROUNDING = 1e-10
 
 
+class StepFailed(ArithmeticError):
+    """A field could not be improved; the one before stands."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """``sum seen |data - x|^2 + sum link |x_{n+1} - Psi(x_n)|^2`` over x.

@@ -20,7 +20,7 @@ from .block_tridiagonal import factor
 from .directions import Directions
 from .evidence import posterior
 from .exponential_step import ExponentialStep
-from .gauss_newton import LEAST_DAMPING, Problem
+from .gauss_newton import LEAST_DAMPING, Problem, StepFailed
 from .windows import Windows
 
 # Numbers the right-hand sides of a chunk of windows may hold.
@@ -72,6 +72,9 @@ def projected_step(
         x: states in units of the noise, ``[N, D]``.
         window: samples of a window.
         ridge: precision of the prior, instead of that of largest evidence.
+
+    Raises:
+        StepFailed: steps of the field, or the best coefficients, are not finite.
     """
     u = x * problem.scale
     linked = problem.h > 0
@@ -87,9 +90,11 @@ def projected_step(
         _add(field, directions, part, x[rows], own, info, slope)
     now = directions.unknowns(field.coefficients)
     if not (info.isfinite().all() and slope.isfinite().all()):
-        raise ArithmeticError("steps of the field from the states are not finite")
+        raise StepFailed("steps of the field from the states are not finite")
     found = posterior(info, slope + info @ now, directions.spread, ridge=ridge)
     heads = directions.coefficients(found.mean)
+    if not heads.isfinite().all():
+        raise StepFailed("the coefficients have no finite best values")
     return ProjectedStep(heads, found.effective, directions, found.root)
 
 

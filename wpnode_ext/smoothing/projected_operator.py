@@ -12,7 +12,7 @@ from torch import Tensor
 from ..fields.linear import LinearField
 from .block_tridiagonal import factor
 from .directions import Directions
-from .gauss_newton import LEAST_DAMPING, Problem
+from .gauss_newton import LEAST_DAMPING, Problem, StepFailed
 from .windows import Windows
 
 
@@ -51,10 +51,12 @@ class ProjectedOperator:
         self._own = cut.own_links(every)
         self._jump, slope = part.linearise(x)
         if not (self._jump.isfinite().all() and slope.isfinite().all()):
-            raise ArithmeticError("steps of the field from the states are not finite")
+            raise StepFailed("steps of the field from the states are not finite")
         diagonal, self._lower, self._rhs = part.assemble(x, self._jump, slope)
         diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
         self._states = factor(diagonal, self._lower)
+        if not self._states.positive.all():
+            raise StepFailed("states are not determined by data and model")
         flow = part.step.flow() * (part.scale / part.scale[:, None])
         self._excess = slope.sub_(flow).mul_(part.h[..., None, None] / 4)
         u = (x * part.scale).flatten(0, 1)

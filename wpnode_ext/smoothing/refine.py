@@ -8,7 +8,6 @@ how far the model is believed.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,6 +19,7 @@ from torch import Tensor
 from .._typing import Array, Field
 from ..data import Series, make_series
 from ..fields.linear import LinearField
+from .gauss_newton import StepFailed
 from .held_out import Watch, hide_values, spread_stretches
 from .local_polynomial import first_states, noise_of
 from .projected import ProjectedStep
@@ -48,12 +48,15 @@ class Refinement:
         field: the field of the best round.
         states: states smoothed with it from all observations, ``[N, *state]``.
         std: their error bars, ``[N, *state]``; where rounds were projected, errors of
-            the field are in them.
+            the field are in them. The noise where the field has no finite steps, and
+            the states remain what they were.
         sigma: noise per component, ``[*state]``.
         first_states: what the rounds began with, ``[N, *state]``.
         history: one entry a round.
-        best: number of the round the field is from; 0 is the first fit.
+        best: entry of `history` that judged the field, the first fit being judged by
+            entry 0; their number for a field that came after all of them.
         reason: why the rounds ended.
+        failure: what makes the field useless, "" if nothing does.
         likely: where rounds were projected, what the data say about the coefficients;
             ``likely.draw(n)`` gives others that suit them as well.
     """
@@ -66,7 +69,13 @@ class Refinement:
     history: list[Round]
     best: int
     reason: str
+    failure: str = ""
     likely: ProjectedStep | WideStep | None = None
+
+    @property
+    def judged(self) -> Round:
+        """The round that tells most about the field."""
+        return self.history[min(self.best, len(self.history) - 1)]
 
 
 def refine(
@@ -128,8 +137,13 @@ def refine(
             "`update='projected'` must come with a `fit` that returns a LinearField "
             f"without forcing; got {type(field).__name__}."
         )
+    wide = False
+    if projected:
+        assert isinstance(field, LinearField)
+        wide = is_wide(field, start.states)
     if schedule is None:
-        schedule = _schedule(field) if projected else FIT_SCHEDULE
+        schedule = WIDE_SCHEDULE if wide else PROJECTED_SCHEDULE
+        schedule = schedule if projected else FIT_SCHEDULE
     size = series.v.double().reshape(series.n_samples, -1).std(0)
     if (noise.flatten() <= NEGLIGIBLE_NOISE * size).all():
         return Refinement(
@@ -144,7 +158,7 @@ def refine(
         )
     options = {"sigma": noise, "substeps": substeps}
     options |= {"window": window, "overlap": overlap}
-    rounds = Rounds(fit, projected, options)
+    rounds = Rounds(fit, projected, wide, options)
     whole, states = series, start.states
     if projected and samples is not None and samples < series.n_samples:
         pieces = spread_stretches(series, samples)
@@ -168,7 +182,7 @@ def refine(
             try:
                 field, effective = rounds.improve(field, kept, level, states)
                 row = replace(row, effective=effective)
-            except ArithmeticError as error:
+            except StepFailed as error:
                 failure = str(error)
         history.append(row)
         if progress is not None:
@@ -176,20 +190,22 @@ def refine(
         if failure:
             reason = failure
             break
-        if verdict == "worse" and level >= best_level:
-            reason = "held-out observations were predicted worse"
-            break
         if verdict == "worse":
-            # The field may be better all the same, and only not as good as that.
             states = best_states
+            if level >= best_level:
+                reason = "held-out observations were predicted worse"
+                break
+            # The field may be better all the same, and only not as good as that.
             levels = [best_level] * max(2, len(levels))
     else:
         # Nothing speaks against the last field; all observations improve it once more.
         best, best_level = len(history), level
         states = rounds.smooth(field, series, best_level, states, max_iterations).states
         best_field = field
-        with suppress(ArithmeticError):
+        try:
             best_field, _ = rounds.improve(field, series, best_level, states)
+        except StepFailed as error:
+            reason += f"; the last step failed: {error}"
     likely, variance = None, torch.zeros(())
     if whole is not series:
         # What the coefficients' errors do to states is much the same all over.
@@ -207,19 +223,18 @@ def refine(
     if projected and whole is series:
         likely, variance = rounds.doubt(best_field, series, best_level, final.states)
     std = (final.std.square() + variance).sqrt()
+    lost = ~std.isfinite()
     return Refinement(
         field=best_field,
         states=final.states,
-        std=std,
+        std=torch.where(lost, noise, std),
         sigma=noise,
         first_states=start.states,
         history=history,
         best=best,
         reason=reason,
+        failure="steps of the field from the states are not finite"
+        if lost.any()
+        else "",
         likely=likely,
     )
-
-
-def _schedule(field: Field) -> tuple[float, ...]:
-    assert isinstance(field, LinearField)
-    return WIDE_SCHEDULE if is_wide(field) else PROJECTED_SCHEDULE

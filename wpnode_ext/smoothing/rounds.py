@@ -11,8 +11,9 @@ from torch import Tensor
 from .._typing import Field
 from ..data import Series
 from ..fields.linear import LinearField
+from .directions import count_unknowns
 from .exponential_step import make_step
-from .gauss_newton import Problem
+from .gauss_newton import Problem, StepFailed
 from .projected import ProjectedStep, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
 from .wide import DRAWS, WideStep, wide_step
@@ -51,10 +52,18 @@ class Round:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What the two halves of a round share."""
+    """What the two halves of a round share.
+
+    Attributes:
+        fit: the field that suits states.
+        projected: whether steps with the states eliminated take its place,
+        wide: by conjugate gradients.
+        options: noise, substeps and windows of the smoother.
+    """
 
     fit: Fit
     projected: bool
+    wide: bool
     options: dict[str, Any]
 
     def smooth(
@@ -77,15 +86,13 @@ class Rounds:
         """The next field, and how many of its coefficients the data determined.
 
         Raises:
-            ArithmeticError: steps of the field are not finite; it is left as it was.
+            StepFailed: the field is left as it was.
         """
         if not self.projected:
             return self.fit(states), None
         assert isinstance(field, LinearField)
-        step = wide_step if is_wide(field) else projected_step
+        step = wide_step if self.wide else projected_step
         result = step(field, *self._problem(field, series, level, states))
-        if not result.coefficients.isfinite().all():
-            raise ArithmeticError("the coefficients have no finite best values")
         field.set_coefficients(result.coefficients)
         return field, result.effective
 
@@ -94,20 +101,20 @@ class Rounds:
     ) -> tuple[ProjectedStep | WideStep | None, Float[Tensor, "N ..."]]:
         """Likely coefficients, and the variance of the states that is due to them.
 
-        None and zeros where steps of the field are not finite.
+        None and zeros where the step fails.
         """
         assert isinstance(field, LinearField)
         problem, x = self._problem(field, series, level, states)
         result: ProjectedStep | WideStep
         try:
-            if is_wide(field):
+            if self.wide:
                 draw = torch.Generator().manual_seed(0)
                 result = wide_step(field, problem, x, draws=DRAWS, generator=draw)
                 spread = result.state_variance
             else:
                 result = projected_step(field, problem, x)
                 spread = field_variance(field, problem, x, result)
-        except ArithmeticError:
+        except StepFailed:
             return None, torch.zeros_like(states)
         return result, (spread * problem.scale.square()).reshape(states.shape)
 
@@ -136,5 +143,9 @@ def record(
     )
 
 
-def is_wide(field: LinearField) -> bool:
-    return field.coefficients.numel() > MATRIX_UNKNOWNS
+@torch.no_grad()
+def is_wide(field: LinearField, u: Float[Tensor, "N D"]) -> bool:
+    """Whether a field has more unknowns at states `u` than a matrix is held for."""
+    if field.forcing_dim or field.coefficients.numel() <= MATRIX_UNKNOWNS:
+        return False
+    return count_unknowns(field, u) > MATRIX_UNKNOWNS

@@ -6,6 +6,7 @@ one of :class:`.projected_operator.ProjectedOperator`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from ..fields.linear import LinearField
 from .directions import Directions
-from .gauss_newton import Problem
+from .gauss_newton import Problem, StepFailed
 from .projected_operator import ProjectedOperator
 
 # Conjugate gradients: relative residuals at the end, for the coefficients and for those
@@ -84,6 +85,10 @@ def wide_step(
         field, problem, x, window, ridge: as in :func:`.projected.projected_step`.
         draws: other coefficients to draw.
         generator: of the draws.
+
+    Raises:
+        StepFailed: steps of the field, or the best coefficients, are not finite;
+            or conjugate gradients do not come to rest.
     """
     u = x * problem.scale
     linked = problem.h > 0
@@ -105,6 +110,8 @@ def wide_step(
         others.append(_heads(z + change, directions))
         variance += operator.states_answer(change).square() / draws
     heads = _heads(z, directions)
+    if not (heads.isfinite().all() and variance.isfinite().all()):
+        raise StepFailed("the coefficients have no finite best values")
     return WideStep(
         heads,
         approximate.effective(prior),
@@ -144,9 +151,10 @@ class _Approximate:
 
     def precision(self, z: Float[Tensor, "K O"]) -> float:
         """That of the prior whose evidence is largest: ``effective / |z|^2``."""
-        size, prior = z.square().sum().item(), 0.0
+        # Below one the time derivative, of size one, would not be explained.
+        size, prior = max(z.square().sum().item(), 1.0), 0.0
         for _ in range(ROUNDS):
-            prior = self.effective(prior) / size
+            prior = self.effective(max(prior, torch.finfo(z.dtype).tiny)) / size
         return prior
 
     def roots(self, prior: float) -> Float[Tensor, "K O"]:
@@ -178,12 +186,16 @@ class _Solver:
             y = self._operator.times(z) + self._prior * z
             return (self._vectors.T @ y / self._roots).flatten().numpy()
 
-        found, _ = cg(
+        if not (rhs.isfinite().all() and isfinite(self._prior)):
+            raise StepFailed("the likelihood of the coefficients has no finite slope")
+        found, failure = cg(
             aslinearoperator(_Matrix(size, product)),
             (self._vectors.T @ rhs / self._roots).flatten().numpy(),
             rtol=residual,
             maxiter=PRODUCTS,
         )
+        if failure:
+            raise StepFailed(f"{PRODUCTS} products did not settle the coefficients")
         return self._unknowns(torch.from_numpy(found).reshape(shape))
 
     def _unknowns(self, y: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:

@@ -69,8 +69,10 @@ class Solved:
         """
         found = self.refinement
         rows = [] if found is None else found.history
+        if found is not None and found.failure:
+            return found.failure
         if found is not None and rows:
-            missed = rows[-1].held_out
+            missed = found.judged.held_out
             share = missed * (found.sigma.square() / found.states.var(0)).mean().item()
             if not (missed < LARGEST_ERROR or share < LEAST_SHARE):
                 return f"held-out values were missed by {missed:.3g} variances"
@@ -103,7 +105,9 @@ class Solved:
             for number, row in enumerate(rows)
         ]
         best = 0 if self.refinement is None else self.refinement.best
-        score = rows[-1].held_out if rows else self.fit.relative.max().item()
+        score = self.fit.relative.max().item()
+        if self.refinement is not None and rows:
+            score = self.refinement.judged.held_out
         reason = "closed form" if self.refinement is None else self.refinement.reason
         return TrainResult(len(rows), best, score, reason, history=history)
 
@@ -190,7 +194,7 @@ def solve_field(
             fit,
             # Data under many maps are known to the fit alone.
             update="auto" if maps is None else "fit",
-            samples=samples_of_rounds(field),
+            samples=samples_of_rounds(field, first.states),
             seed=config.seed,
             progress=lambda number, row: say(
                 f"round {number}: held-out error {row.held_out:.3f} noise variances, "

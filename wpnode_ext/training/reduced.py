@@ -115,12 +115,11 @@ def wants_forecasts(field: LinearField) -> bool:
     return field.sites == 1
 
 
-def samples_of_rounds(field: LinearField) -> int:
+def samples_of_rounds(field: LinearField, states: Float[Tensor, "N D"]) -> int:
     """Samples that rounds of a refinement should work on."""
-    few = ROUND_NUMBERS // field.dim
-    if not is_wide(field):
-        return few
-    return max(few, WIDE_NUMBERS // max(field.dim**2, field.n_features))
+    if not is_wide(field, states):
+        return ROUND_NUMBERS // field.dim
+    return WIDE_NUMBERS // max(field.dim**2, field.sites * field.n_features)
 
 
 def _whole_samples(series: Series) -> Series:
