@@ -162,13 +162,12 @@ class TestLorenz63:
     def test_forecasts_at_5_percent_noise(self, n, least, most, monkeypatch) -> None:
         # Draws differ by half a Lyapunov time, and by a fifth of one where sums round
         # otherwise; means over fewer than six of them do not stay in the range.
-        seeds = ((100, 0), (101, 1), (102, 2), (7, 0), (7, 1), (7, 2))
         options = {"lyapunov_exponent": 0.91, "horizon": 10.0, "starts": 30}
 
         def forecasts() -> float:
             found = []
-            for trajectory, draw in seeds:
-                u = Lorenz63().simulate(n + 5000, DT, seed=trajectory)
+            for draw in range(6):
+                u = Lorenz63().simulate(n + 5000, DT, seed=100 + draw)
                 v, sigma = add_noise(u[:n], 0.05, mode="global_rms", seed=200 + draw)
                 model = RAFDA(sigma=sigma.mean().item(), seed=draw).fit(v, DT)
                 found.append(model.evaluate(u[n:], DT, **options).vpt.mean)
