@@ -10,8 +10,7 @@ import torch
 from wpnode_ext import WPNODE
 from wpnode_ext.baselines import MPNODE, RAFDA, DeepSkip, make_method, method_names
 from wpnode_ext.baselines.comparison import (
-    Job,
-    Protocol,
+    Row,
     counted_evaluations,
     read_rows,
     run_job,
@@ -19,10 +18,13 @@ from wpnode_ext.baselines.comparison import (
     without_failures,
     write_rows,
 )
+from wpnode_ext.baselines.protocol import Job, Protocol
 from wpnode_ext.cli.compare import settings
+from wpnode_ext.cli.compare_table import markdown
 from wpnode_ext.cli.main import main
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import MLPField
+from wpnode_ext.figures.comparison import comparison
 
 DT = 0.05
 
@@ -153,7 +155,7 @@ class TestCommand:
         arguments += ["--set", "skiprfm.width=40", "--set", "skiprfm.ridge=1e-8"]
         assert main(arguments) == 0
         assert "1 runs to do, 0 in" in capsys.readouterr().out
-        assert (out / "table.png").stat().st_size > 1000
+        assert (out / "table.png").exists()
         assert "| skiprfm | 0 % | 1 |" in (out / "table.md").read_text()
         arguments[3] = "skiprfm,rfm"
         assert main([*arguments, "--set", "rfm.ridge=1e-8"]) == 0
@@ -167,7 +169,6 @@ class TestCommand:
         assert "is no method" in capsys.readouterr().err
         assert main(["compare", str(tmp_path / "none.csv")]) == 1
 
-    @pytest.mark.slow
     def test_processes_give_the_same_rows(self, tmp_path: Path) -> None:
         data = tmp_path / "data.npz"
         np.savez(data, v=oscillation(600).numpy(), dt=DT)
@@ -176,9 +177,14 @@ class TestCommand:
             out = tmp_path / workers
             arguments = ["compare", str(data), "--methods", "rfm,skiprfm"]
             arguments += ["--noise", "0", "--starts", "3", "--horizon", "2"]
+            for method in ("rfm", "skiprfm"):
+                arguments += ["--set", f"{method}.width=20"]
+                arguments += ["--set", f"{method}.ridge=1e-8"]
             assert main([*arguments, "--workers", workers, "-o", str(out)]) == 0
             rows = read_rows(out / "runs.csv")
-            found.append(sorted((row["method"], row["vpt"]) for row in rows))
+            same = ("method", "noise", "draw", "vpt", "vpt_std", "kl", "evaluations")
+            found.append(sorted(tuple(row[name] for name in same) for row in rows))
+        assert len(found[0]) == 2
         assert found[0] == found[1]
 
     def test_a_reference_file_is_what_forecasts_are_judged_by(
@@ -194,3 +200,44 @@ class TestCommand:
         (row,) = read_rows(tmp_path / "runs.csv")
         assert (row["noise"], row["failure"]) == (0.0, "")
         assert row["vpt"] > 1.5
+
+
+class TestPage:
+    def table(self, tmp_path: Path) -> list[Row]:
+        rows = [row | {"vpt_time": 2.0, "kl": 0.1} for row in TestTable.ROWS[:2]]
+        write_rows(tmp_path / "runs.csv", [*rows, *TestTable.ROWS[2:]])
+        return summary(read_rows(tmp_path / "runs.csv"))
+
+    def test_the_page_says_how_it_was_measured(self, tmp_path: Path) -> None:
+        protocol = Protocol(
+            system="lorenz63", samples=500, lyapunov_exponent=0.91, threshold=0.3
+        )
+        text = markdown(self.table(tmp_path), "lorenz63", protocol)
+        for part in (
+            "500 samples",
+            "global_rms",
+            "pooled error",
+            "exceeds 0.3, maximal Lyapunov exponent 0.91",
+            "30 starts",
+            "trajectory 1000 + draw, noise 2000 + draw, method 3000 + draw",
+            "| a | 10 % | 2 | 2.00 +- 1.41 | 2 | 0.1 |",
+        ):
+            assert part in text
+
+    def test_the_figure_shows_every_method_that_succeeded(self, tmp_path) -> None:
+        left, right = comparison(self.table(tmp_path), "Lyapunov times").axes
+        label = "valid prediction time (Lyapunov times)"
+        assert (left.get_xlabel(), left.get_ylabel()) == ("noise", label)
+        assert (right.get_xlabel(), right.get_ylabel()) == (
+            "seconds of training",
+            label,
+        )
+        assert right.get_xscale() == "log"
+        assert [text.get_text() for text in left.get_xticklabels()] == ["10 %"]
+        bars = left.containers
+        assert [bar.get_label() for bar in bars] == ["a", "b"]
+        points = [bar.lines[0].get_xydata().tolist() for bar in bars]
+        assert points == [[[0.0, 2.0]], []]
+        (segment,) = bars[0].lines[2][0].get_segments()
+        assert segment[:, 1].tolist() == pytest.approx([2 - 2**0.5, 2 + 2**0.5])
+        assert right.lines[0].get_xydata().tolist() == [[3.0, 2.0]]

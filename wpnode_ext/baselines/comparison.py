@@ -11,22 +11,18 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..data import Series, add_noise, make_series
-from ..estimator import choose_weak_form
+from ..data import Series
 from ..fields import Field
-from ..systems import preset
-from ..training.config import TrainConfig, resolve
-from ..training.prepare import filtered
 from .base import Baseline
 from .maps import MapBaseline
 from .methods import make_method
+from .protocol import SEEDS, Job, Protocol
 
 COLUMNS: tuple[str, ...] = (
     "method",
@@ -46,79 +42,6 @@ COLUMNS: tuple[str, ...] = (
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Job:
-    """One method, noise level and draw of noise, trajectory, weights and starts."""
-
-    method: str
-    noise: float
-    draw: int
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """What all jobs of a comparison share.
-
-    Attributes:
-        system: name of one of the paper's systems; or None, and
-        series: a user's observations, of which the last `held_back` are judged by, and
-        reference: a clean trajectory to judge by instead.
-        samples: of the system, its own number by default.
-        lyapunov_exponent, threshold: of the valid prediction time.
-        starts, horizon: forecasts, and Lyapunov times (units of time without an
-            exponent) they run for.
-        solver: of the forecasts, one step a sample where steps are fixed.
-        options: settings by method.
-    """
-
-    system: str | None = None
-    series: Series | None = None
-    reference: Series | None = None
-    samples: int | None = None
-    beyond: int = 20_000
-    held_back: float = 0.2
-    lyapunov_exponent: float | None = None
-    threshold: float = 0.3
-    starts: int = 30
-    horizon: float | None = 12.0
-    solver: str = "rk4"
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def data(self, job: Job) -> tuple[Series, Series]:
-        """Observations to learn from, and the trajectory forecasts are judged by."""
-        if self.system is not None:
-            listed = preset(self.system)
-            n = self.samples or listed.n_samples
-            clean = listed.system.simulate(
-                n + self.beyond, listed.dt, seed=1000 + job.draw
-            )
-            noisy, _ = add_noise(
-                clean[:n], job.noise, mode="global_rms", seed=2000 + job.draw
-            )
-            return make_series(noisy, dt=listed.dt), make_series(
-                clean[n:], dt=listed.dt
-            )
-        assert self.series is not None
-        series, reference = self.series, self.reference
-        if reference is None:
-            choice, weak = choose_weak_form(series, TrainConfig(method="weak"))
-            config = resolve(TrainConfig(weak=weak))
-            series, held = series.split(self.held_back, min_length=config.weak.ell + 1)
-            reference = filtered(held, config, choice and choice.q_filter)
-        if job.noise:
-            v, _ = add_noise(
-                series.v, job.noise, mode="global_rms", seed=2000 + job.draw
-            )
-            if series.mask is not None:
-                v = v.masked_fill(series.mask, math.nan)
-            series = make_series(
-                list(v.split(list(series.lengths))),
-                dt=series.dt,
-                names=series.names,
-            )
-        return series, reference
-
-
 def run_job(job: Job, protocol: Protocol) -> Row:
     """Fits and judges one model; a method that fails leaves the reason in its row."""
     torch.set_num_threads(1)
@@ -127,7 +50,7 @@ def run_job(job: Job, protocol: Protocol) -> Row:
         series, reference = protocol.data(job)
         model = make_method(
             job.method,
-            seed=3000 + job.draw,
+            seed=SEEDS["method"] + job.draw,
             system=protocol.system,
             options=protocol.options.get(job.method),
         )
@@ -159,7 +82,7 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         "lyapunov_exponent": exponent,
         "lengths": reference.lengths,
         "mask": reference.mask,
-        "seed": 4000 + job.draw,
+        "seed": SEEDS["starts"] + job.draw,
     }
     tied = isinstance(model, MapBaseline)
     found = model.evaluate(

@@ -2,15 +2,12 @@
 
 import argparse
 import ast
-import math
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..baselines.comparison import (
-    Job,
-    Protocol,
     Row,
     read_rows,
     run_job,
@@ -19,17 +16,21 @@ from ..baselines.comparison import (
     write_rows,
 )
 from ..baselines.methods import make_method, method_names
+from ..baselines.protocol import Job, Protocol
+from ..baselines.protocol_file import agree, set_aside
 from ..figures.comparison import comparison
 from ..systems import preset
 from ..systems.presets import PRESETS
 from .common import add_command, print_table
+from .compare_table import cells, markdown, unit_of
 from .data import DataConfig, read_series
 
 DESCRIPTION = """\
 DATA is a system (lorenz63, lorenz96, kuramoto_sivashinsky) or a file of observations.
 All methods get the same noise, starts and judgement. Every finished run is a row of
 OUTPUT/runs.csv and is not repeated: call the command again to go on, or with more
-methods, levels or draws. The table and its figure are in OUTPUT/table.md and .png."""
+methods, levels or draws. What else decides a row is in OUTPUT/protocol.json; other
+settings need another folder. The table and its figure are OUTPUT/table.md and .png."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -74,6 +75,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--retry", action="store_true", help="do runs again that had failed"
     )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="begin anew; what is in OUTPUT is kept as runs.csv.old",
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("-o", "--output", type=Path, help="folder; compare/DATA")
     parser.set_defaults(run=run)
@@ -89,6 +95,9 @@ def run(arguments: argparse.Namespace) -> None:
         make_method(
             method, system=protocol.system, options=protocol.options.get(method)
         )
+    if arguments.fresh:
+        set_aside(folder)
+    agree(folder, protocol, arguments.methods)
     path = folder / "runs.csv"
     rows = read_rows(path)
     if arguments.retry:
@@ -103,17 +112,15 @@ def run(arguments: argparse.Namespace) -> None:
         print(_line(row), flush=True)
     if not rows:
         raise RuntimeError("there is nothing to compare; give `--methods`.")
-    exponent = protocol.lyapunov_exponent
-    unit = "units of time" if exponent is None else "Lyapunov times"
     table = summary(read_rows(path))
-    text = markdown(table, name, unit, protocol)
+    text = markdown(table, name, protocol)
     (folder / "table.md").write_text(text, encoding="utf-8")
-    print_table(*_cells(table))
+    print_table(*cells(table))
     for row in table:
         if row["failure"]:
             print(f"{row['method']} at {row['noise']:g}: {row['failure']}")
     try:
-        comparison(table, unit).savefig(folder / "table.png", dpi=120)
+        comparison(table, unit_of(protocol)).savefig(folder / "table.png", dpi=120)
     except ImportError as error:
         print(f"no figure: {error}")
     print(f"table and figure: {folder}")
@@ -197,67 +204,11 @@ def settings(entries: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def markdown(table: Sequence[Row], name: str, unit: str, protocol: Protocol) -> str:
-    """The table with what it means."""
-    rows, header = _cells(table)
-    lines = [
-        f"# Methods on {name}",
-        "",
-        f"Valid prediction time in {unit}: mean over draws of the means over "
-        f"{protocol.starts} starts, +- standard deviation over draws; threshold "
-        f"{protocol.threshold:g}, exponent {protocol.lyapunov_exponent}. KL: mean over "
-        "components of the divergence of densities of long forecasts. Seconds of the "
-        "fit, which has one core: by the clock, and the core's own.",
-        "",
-        f"| {' | '.join(header)} |",
-        f"|{' --- |' * len(header)}",
-    ]
-    lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
-    return "\n".join([*lines, ""])
-
-
-def _cells(table: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
-    header = [
-        "method",
-        "noise",
-        "draws",
-        "VPT",
-        "KL",
-        "seconds",
-        "of the core",
-        "epochs",
-        "evaluations",
-    ]
-    cells = []
-    for row in table:
-        vpt = _number(row["vpt"], ".2f")
-        if not math.isnan(row["spread"]):
-            vpt += f" +- {row['spread']:.2f}"
-        cells.append(
-            [
-                row["method"],
-                f"{100 * row['noise']:g} %",
-                str(row["draws"]),
-                vpt,
-                _number(row["kl"], ".3g"),
-                _number(row["seconds"], ".3g"),
-                _number(row["cpu_seconds"], ".3g"),
-                _number(row["epochs"], ".0f"),
-                _number(row["evaluations"], ".2g"),
-            ]
-        )
-    return cells, header
-
-
 def _line(row: Row) -> str:
     head = f"{row['method']} at {row['noise']:g}, draw {row['draw']}: "
     if row.get("failure"):
         return head + row["failure"]
     return head + f"VPT {row['vpt']:.2f}, {row['seconds']:.1f} s"
-
-
-def _number(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else format(value, form)
 
 
 def _names(text: str) -> list[str]:

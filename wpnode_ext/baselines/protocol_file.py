@@ -1,0 +1,67 @@
+"""The protocol of a folder of results, so that rows of two are never mixed."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .protocol import Protocol
+
+NAME = "protocol.json"
+
+
+def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
+    """Writes ``protocol.json``, or refuses rows that would not fit those in the folder.
+
+    Settings of a method are compared where it was run before. A folder with results and
+    no such file, of an earlier release, is taken to be of this protocol.
+
+    Args:
+        folder: where ``runs.csv`` is, or will be.
+        protocol: what is asked for now.
+        methods: that are to be run.
+
+    Raises:
+        ValueError: it differs from that of the folder.
+    """
+    path, wanted = folder / NAME, protocol.description()
+    given = wanted["options"]
+    wanted["options"] = {method: given.get(method, {}) for method in methods}
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        changes = list(differences(known, wanted))
+        if changes:
+            raise ValueError(
+                f"the arguments must be those that the runs in {folder} were made "
+                f"with; got {', '.join(changes)}. Repeat those, give another folder "
+                "with `-o`, or do all runs again with `--fresh`."
+            )
+        wanted["options"] = known["options"] | wanted["options"]
+        if wanted == known:
+            return
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    text = json.dumps(wanted, indent=2, sort_keys=True)
+    beside.write_text(text + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def set_aside(folder: Path) -> None:
+    """Makes room for other runs; results and protocol are kept as ``*.old``."""
+    for name in ("runs.csv", NAME):
+        if (folder / name).exists():
+            (folder / name).replace(folder / f"{name}.old")
+
+
+def differences(known: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    """What differs, each as "name new (there old)"."""
+    for name in wanted:
+        if name != "options" and wanted[name] != known.get(name):
+            yield f"{name} {wanted[name]} (there {known.get(name)})"
+    for method, options in wanted["options"].items():
+        before = known["options"].get(method, options)
+        for key in sorted(before.keys() | options.keys()):
+            if before.get(key) != options.get(key):
+                now, then = options.get(key, "default"), before.get(key, "default")
+                yield f"{method}.{key} {now} (there {then})"
