@@ -1,6 +1,7 @@
 """The comparison: methods by name, one protocol, rows that are not repeated."""
 
 import math
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,31 @@ class TestMethods:
         assert (own.config.weak.ell, own.config.seed) == (50, 5)
         assert own.config.method == "weak"
 
+    def test_systems_bring_those_of_the_closed_form(self) -> None:
+        ring = make_method("closed_form", system="lorenz96")
+        waves = make_method("closed_form", system="kuramoto_sivashinsky")
+        plain = make_method("closed_form", system="lorenz63")
+        assert isinstance(ring, WPNODE)
+        assert isinstance(waves, WPNODE)
+        assert isinstance(plain, WPNODE)
+        # Random features: a library would contain the answer.
+        assert ring.config.field.kind == "ring"
+        assert astuple(ring.config.weak)[:3] == (8, 80, 2)
+        assert waves.config.field.kind == "library"
+        assert waves.config.closed_form.coordinates == "fourier"
+        assert waves.config.closed_form.symmetry == "shifts + odd_mirror"
+        assert astuple(waves.config.weak)[:3] == (16, 60, 2)
+        assert plain.config == WPNODE(method="closed_form", seed=0).config
+
     def test_options_replace_them(self) -> None:
         model = make_method("rafda", system="lorenz96", options={"group": None})
         assert isinstance(model, RAFDA)
         assert model.group is None
+        own = {"field": "ring_library", "ell": 60}
+        ring = make_method("closed_form", system="lorenz96", options=own)
+        assert isinstance(ring, WPNODE)
+        assert ring.config.field.kind == "ring_library"
+        assert astuple(ring.config.weak)[:3] == (8, 60, 2)
         with pytest.raises(ValueError, match="deepskip has no setting 'wide'"):
             make_method("deepskip", options={"wide": 3})
         with pytest.raises(ValueError, match="must be among wp, weak"):
