@@ -1,5 +1,7 @@
 """Windows and penalties: limits, gradients, taming, states that clean themselves."""
 
+import math
+
 import pytest
 import torch
 
@@ -138,14 +140,40 @@ class TestObjective:
             seen.append(whole.mu)
         assert seen == pytest.approx([1e-5, 1e-5, 1e-4, 1e2])
 
+    @pytest.mark.parametrize("epochs", [8, 20, 77, 500])
+    def test_every_decade_gets_its_share_of_the_epochs(self, epochs: int) -> None:
+        v, field = oscillator(60), MLPField(2, (4,)).double()
+        whole = objective(field, v, 2, 5)
+        source = SubTrajectories(whole, 4, seed=0, epochs=epochs, stages=8, drawn=5)
+        seen: dict[int, int] = {}
+        for epoch in range(epochs):
+            source.epoch(epoch)
+            decade = round(math.log10(whole.mu))
+            seen[decade] = seen.get(decade, 0) + 1
+        assert sorted(seen) == list(range(-5, 3))
+        assert max(seen.values()) - min(seen.values()) <= 1
+
     def test_penalty_grows_when_errors_stand_still(self) -> None:
         v, field = oscillator(60), MLPField(2, (4,)).double()
         whole = objective(field, v, 2, 5)
         source = SubTrajectories(whole, 4, seed=0, epochs=80, stages="auto", drawn=5)
         for epoch in range(21):
             source.epoch(epoch)
-            whole.last_error = 1.0
+            # The mean of an epoch stands still, that of its last batch does not.
+            whole.errors += [2.0 - 0.1 * (epoch % 20), 0.1 * (epoch % 20)]
         assert whole.mu == pytest.approx(1e-4)
+
+    def test_penalty_waits_while_the_mean_error_falls(self) -> None:
+        v, field = oscillator(60), MLPField(2, (4,)).double()
+        whole = objective(field, v, 2, 5)
+        source = SubTrajectories(whole, 4, seed=0, epochs=80, stages="auto", drawn=5)
+        for epoch in range(30):
+            source.epoch(epoch)
+            whole.errors += [0.9**epoch, 1.0]
+        assert whole.mu == pytest.approx(1e-5)
+        whole.total(torch.tensor(0.0), torch.tensor(3.0))
+        whole.total(torch.tensor(0.0), torch.tensor(5.0))
+        assert whole.errors[-2:] == [3.0, 5.0]
 
 
 def test_windows_tame_gradients_on_lorenz63() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -37,8 +38,9 @@ class MPNODE(NodeBaseline):
         states: "reinit" takes ``q_k`` from the data in every step; "persistent" keeps
             and improves them, with ten times the learning rate: multiple shooting,
             which cleans its own starting states.
-        stages: `mu` goes through ``1e-5, 1e-4, ...`` in so many equal stages; "auto"
-            multiplies it by ten when `L_GT` stands still.
+        stages: `mu` goes through ``1e-5, 1e-4, ...`` in so many equal stages, the last
+            of which ends with the last epoch; "auto" multiplies it by ten when the
+            mean of `L_GT` over an epoch stands still.
         stride: distance of sub-trajectories; default 1, and ``K S`` for "persistent".
             An epoch draws as many of them as cover the record once.
         batch: sub-trajectories of a step of the optimiser.
@@ -139,6 +141,7 @@ class PenaltyObjective(nn.Module):
 
     Attributes:
         mu: weight of the jumps.
+        errors: ``L_GT`` of every batch since the list was cleared.
         q: the states of windows 1 .. K - 1, ``[R, K - 1, D]``, or None.
     """
 
@@ -160,6 +163,7 @@ class PenaltyObjective(nn.Module):
         self._windows, self._steps = windows, steps
         self._begin = steps * torch.arange(windows)
         self.mu = _FIRST
+        self.errors: list[float] = []
         self.q: nn.Parameter | None = None
         if persistent and windows > 1:
             self.q = nn.Parameter(v[starts[:, None] + self._begin[1:]].clone())
@@ -193,7 +197,7 @@ class PenaltyObjective(nn.Module):
         return self.mu * jumps, error
 
     def total(self, weak: Tensor, strong: Tensor) -> Tensor:
-        self.last_error = strong.item()
+        self.errors.append(strong.item())
         return strong + weak
 
 
@@ -228,16 +232,17 @@ class SubTrajectories:
         if isinstance(self._stages, str):
             self._watch()
         else:
-            length = ceil(self._epochs / self._stages)
-            self._objective.mu = _FIRST * 10.0 ** (number // length)
+            stage = number * self._stages // self._epochs
+            self._objective.mu = _FIRST * 10.0**stage
+        self._objective.errors.clear()
         order = torch.randperm(
             len(self._objective.starts), generator=epoch_generator(self._seed, number)
         )
         return [Rows(part) for part in order[: self._drawn].split(self._size)]
 
     def _watch(self) -> None:
-        if hasattr(self._objective, "last_error"):
-            self._errors.append(self._objective.last_error)
+        if self._objective.errors:
+            self._errors.append(fmean(self._objective.errors))
         if len(self._errors) < 2 * _LOOK:
             return
         before = sum(self._errors[-2 * _LOOK : -_LOOK])
