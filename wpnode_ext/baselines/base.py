@@ -6,11 +6,11 @@ see :mod:`~wpnode_ext.baselines.maps`.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,19 @@ from .held_out import HeldOut
 
 Learned = tuple[nn.Module, dict[str, Any]]
 ScalerKind = Literal["minmax", "standard", "identity"]
-Item = TypeVar("Item")
+# Attributes of a model that its file holds in another form; the others as they are.
+_APART = {
+    "config_",
+    "cost_",
+    "dt_",
+    "field_",
+    "forcing_scaler_",
+    "names_",
+    "physical_field_",
+    "recipe_",
+    "scaler_",
+    "state_shape_",
+}
 
 
 @dataclass
@@ -203,7 +215,7 @@ class Baseline(Forecaster, ABC):
         return 1.0 - judge(self._step(self.field_, series.dt))
 
     def save(self, path: str | Path) -> None:
-        """Writes the model to one file; see :func:`~wpnode_ext.baselines.load`."""
+        """Writes the model and what else was found to one file, see :func:`load`."""
         self._check_fitted()
         state = {
             "method": self.name,
@@ -217,9 +229,22 @@ class Baseline(Forecaster, ABC):
             "cost": asdict(self.cost_),
             "weak": asdict(self.config_.weak),
             "q_filter": self._q_filter,
+            "fitted": self._fitted(),
             "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
         }
         checkpoint.save(path, "baseline", state)
+
+    def _fitted(self) -> dict[str, Any]:
+        """What a fit found besides the model, in tensors and builtin types."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name.endswith("_") and name not in _APART
+        }
+
+    def _set_fitted(self, found: dict[str, Any]) -> None:
+        """Takes back what :meth:`_fitted` gave to a file."""
+        vars(self).update(found)
 
     def _keep(
         self,
@@ -251,22 +276,13 @@ def load(path: str | Path) -> Baseline:
         model._weak_form = WeakForm(**state["weak"])
         model._q_filter = state["q_filter"]
         model._keep(module, state["recipe"], scaler_from_state_dict(state["scaler"]))
+        # Files of earlier releases have none.
+        model._set_fitted(state.get("fitted", {}))
     except (KeyError, TypeError, RuntimeError) as error:
         raise checkpoint.CheckpointError(
             f"{path} is not a whole model of this release: {error}"
         ) from error
     return model
-
-
-def progress(items: Iterable[Item], total: int, shown: bool) -> Iterator[Item]:
-    """The items, with a bar while they are gone through."""
-    if not shown:
-        return iter(items)
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return iter(items)
-    return iter(tqdm(items, total=total))
 
 
 def _scaled(series: Series, scaler: Scaler) -> Series:

@@ -13,10 +13,11 @@ from torch import Tensor
 from ..data import Series
 from ..fields.random_features import hit_and_run
 from ..runs import gap_free_runs, window_starts
-from .base import Learned, progress
+from .base import Learned
 from .held_out import HeldOut
 from .local import RingGroups
 from .maps import MapBaseline
+from .progress import progress
 from .random_map import RandomFeatureMap
 from .ridge import RidgeRegression
 
@@ -74,7 +75,9 @@ class RFM(MapBaseline):
         self._draw(module, series.v.double(), generator)
         x, y, target = self._pairs(module.groups, series, generator)
         beta = self.ridge
-        for layer in progress(range(module.depth), module.depth, self.verbose):
+        for layer in progress(
+            range(module.depth), module.depth, self.verbose, "layers"
+        ):
             system = self._system(module, layer, x, y, target)
             if beta is None:
                 beta = self._choose(recipe, module, system, judge)
@@ -168,7 +171,7 @@ class RFM(MapBaseline):
         one = self._build(recipe | {"depth": 1})
         one.w[0], one.b[0] = module.w[0], module.b[0]
         errors = []
-        for beta in progress(GRID, len(GRID), self.verbose):
+        for beta in progress(GRID, len(GRID), self.verbose, "ridges"):
             one.c[0] = system.solve(beta)
             errors.append(judge(self._step(one, module.dt)))
         self.ridge_errors_ = dict(zip(GRID, errors, strict=True))

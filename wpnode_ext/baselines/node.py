@@ -1,7 +1,7 @@
 """Neural fields trained by the loop of the package under another objective."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import cos, pi
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..fields import MLPField
 from ..record import Record
 from ..training import ForecastValidation, OptimConfig, Trainer
 from ..training.log import RunLog
+from ..training.loop import TrainResult
 from ..training.task import Task
 from .base import Baseline, Learned
 
@@ -87,6 +88,14 @@ class NodeBaseline(Baseline):
     @classmethod
     def _build(cls, recipe: dict[str, Any]) -> nn.Module:
         return MLPField(**recipe)
+
+    def _fitted(self) -> dict[str, Any]:
+        return super()._fitted() | {"result_": asdict(self.result_)}
+
+    def _set_fitted(self, found: dict[str, Any]) -> None:
+        if "result_" in found:
+            found = found | {"result_": TrainResult(**found["result_"])}
+        super()._set_fitted(found)
 
 
 class CosineSchedule:

@@ -14,9 +14,10 @@ from torch import Tensor
 from ..data import Series
 from ..noise import estimate_noise
 from ..runs import gap_free_runs
-from .base import Learned, ScalerKind, progress
+from .base import Learned, ScalerKind
 from .deepskip import RFM
 from .ensemble import analysis, centred_noise, forecast, ring_taper
+from .progress import progress
 from .random_map import RandomFeatureMap
 
 # Least noise the filter is told of, as a share of the root mean square of the data: the
@@ -111,7 +112,7 @@ class RAFDA(RFM):
         inflation = self.inflation or (1.0 if self.group is None else 1.1)
         averaged = int((1 - self.average) * len(v)) if self.average else len(v)
         u = v[:1] + centred_noise(self.members, eta, generator)
-        for n in progress(range(len(v)), len(v), self.verbose):
+        for n in progress(range(len(v)), len(v), self.verbose, "samples"):
             if n in first:
                 u = v[n] + centred_noise(self.members, eta, generator)
                 continue

@@ -91,7 +91,7 @@ def choose_smoothing(series: Series) -> float:
         gain = 1 / (1 + (1 - p) / (p * h**3) * angles**4)
         risk = (miss - variance + 2 * variance * gain.mean()) / (variance + 1e-300)
         if risk.sum() < least:
-            best, least = p, float(risk.sum())
+            best, least = float(p), float(risk.sum())
     return best
 
 

@@ -13,9 +13,10 @@ from .. import ops
 from ..data import Series
 from ..runs import gap_free_runs
 from ..test_functions import PolynomialBump
-from .base import Learned, progress
+from .base import Learned
 from .held_out import HeldOut
 from .maps import MapBaseline
+from .progress import progress
 
 # Widths in units of the median squared distance of states, and ridges in units of the
 # mean diagonal of the weak kernel matrix, of the first grid; then three more around.
@@ -131,7 +132,7 @@ class WKRR(MapBaseline):
         if judge is None or len(pairs) == 1:
             return pairs[0]
         errors = {}
-        for eps, ridge in progress(pairs, len(pairs), self.verbose):
+        for eps, ridge in progress(pairs, len(pairs), self.verbose, "kernels"):
             module.eps.fill_(eps)
             module.alpha = problem.solve(module.z, eps, ridge)
             errors[eps, ridge] = judge(self._step(module, module.dt))
