@@ -1,5 +1,6 @@
 """What every method of comparison does alike: files, progress."""
 
+import re
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,15 @@ def test_files_of_earlier_releases_are_read(tmp_path: Path) -> None:
     u0, t = noisy()[0], DT * torch.arange(20)
     assert torch.equal(again.forecast(u0, t), model.forecast(u0, t))
     assert not hasattr(again, "ridge_")
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_progress_is_shown_where_it_is_asked_for(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    short_fit(name, verbose=False)
+    assert capfd.readouterr() == ("", "")
+    short_fit(name, verbose=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert re.search(r"\d+/\d+", err)

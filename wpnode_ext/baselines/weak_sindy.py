@@ -22,6 +22,7 @@ from ..record import Record
 from ..training.config import WeakForm
 from .base import Baseline, Learned, ScalerKind
 from .held_out import simplest
+from .progress import progress
 from .ridge import square_system
 from .weak_covariance import reweighted
 
@@ -97,7 +98,8 @@ class WeakSINDy(Baseline):
                 "`degree` must be given where no data at equal distances can be held "
                 "out to choose it by."
             )
-        fields = [self._identify(series, n)[0] for n in degrees]
+        shown = progress(degrees, len(degrees), self.verbose, "degrees")
+        fields = [self._identify(series, n)[0] for n in shown]
         return degrees[
             simplest([judge.errors(self._step(field, series.dt)) for field in fields])
         ]
@@ -132,7 +134,8 @@ class WeakSINDy(Baseline):
         g, b = square_system(spectrum)
         norms = (b.square().sum(0) + spectrum.n_rows * spectrum.rest).sqrt()
         grid = GRID if self.threshold is None else (self.threshold,)
-        found = [sparse_solution(g, b[:, d], norms[d], grid) for d in range(dim)]
+        components = progress(range(dim), dim, self.verbose, "components")
+        found = [sparse_solution(g, b[:, d], norms[d], grid) for d in components]
         field.set_coefficients(torch.stack([w for w, _ in found], dim=1))
         std = None
         if self.reweight:
