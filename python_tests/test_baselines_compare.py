@@ -12,7 +12,6 @@ from wpnode_ext import WPNODE
 from wpnode_ext.baselines import MPNODE, RAFDA, DeepSkip, make_method, method_names
 from wpnode_ext.baselines.comparison import (
     Row,
-    counted_evaluations,
     read_rows,
     run_job,
     summary,
@@ -24,7 +23,6 @@ from wpnode_ext.cli.compare import settings
 from wpnode_ext.cli.compare_table import markdown
 from wpnode_ext.cli.main import main
 from wpnode_ext.data import make_series
-from wpnode_ext.fields import MLPField
 from wpnode_ext.figures.comparison import comparison
 
 DT = 0.05
@@ -118,14 +116,6 @@ class TestRun:
         protocol = Protocol(series=series, starts=2, horizon=1.0, options=options)
         row = run_job(Job("mp_node", 0.0, 0), protocol)
         assert "samples of a sub-trajectory" in row["failure"]
-
-    def test_evaluations_of_fields_are_counted(self) -> None:
-        field = MLPField(3, (4,))
-        with counted_evaluations(3) as counter:
-            field(0.0, torch.zeros(5, 7, 3))
-            field(0.0, torch.zeros(3))
-        field(0.0, torch.zeros(9, 3))
-        assert counter[0] == 36
 
 
 class TestTable:

@@ -23,6 +23,7 @@ from ..scaling import Scaler, make_scaler, scaler_from_state_dict
 from ..training import checkpoint
 from ..training.config import TrainConfig, ValidationConfig, WeakForm, resolve
 from ..training.prepare import filtered
+from .evaluations import counted_evaluations
 from .held_out import HeldOut
 
 Learned = tuple[nn.Module, dict[str, Any]]
@@ -48,7 +49,7 @@ class Cost:
 
     Attributes:
         seconds: wall time.
-        evaluations: states the model, or what it is made of, was evaluated at.
+        evaluations: see :mod:`~wpnode_ext.baselines.evaluations`.
         epochs: passes over the data, 1 for methods that solve.
     """
 
@@ -122,7 +123,9 @@ class Baseline(Forecaster, ABC):
         scaler = make_scaler(self.scaler, self._per).fit(_with_nan(series))
         scaled = _scaled(series, scaler)
         held = None if validation is None else _scaled(validation, scaler)
-        module, recipe = self._learn(scaled, held)
+        with counted_evaluations() as counter:
+            module, recipe = self._learn(scaled, held)
+        self.cost_.evaluations = counter[0]
         self._keep(module, recipe, scaler, series)
         self.cost_.seconds = time.perf_counter() - began
         return self

@@ -9,17 +9,15 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from ..data import Series
-from ..fields import Field
 from .base import Baseline
+from .evaluations import counted_evaluations
 from .maps import MapBaseline
 from .methods import make_method
 from .protocol import SEEDS, Job, Protocol
@@ -55,16 +53,15 @@ def run_job(job: Job, protocol: Protocol) -> Row:
             options=protocol.options.get(job.method),
         )
         began, busy = time.perf_counter(), time.process_time()
-        with counted_evaluations(series.v[0].numel()) as counter:
+        with counted_evaluations() as counter:
             model.fit(series)  # type: ignore[attr-defined]
         row["seconds"] = time.perf_counter() - began
         row["cpu_seconds"] = time.process_time() - busy
         if isinstance(model, Baseline):
             row["epochs"] = model.cost_.epochs
-            row["evaluations"] = model.cost_.evaluations
         else:
             row["epochs"] = max(1, model.result_.epochs)  # type: ignore[attr-defined]
-            row["evaluations"] = max(counter[0], series.n_samples)
+        row["evaluations"] = counter[0]
         return row | judged(model, reference, protocol, job)
     except (ValueError, RuntimeError, TypeError, ArithmeticError, MemoryError) as error:
         text = f"{type(error).__name__}: {error}"
@@ -109,25 +106,6 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         "diverged": found.diverged,
         "kl": climate.kl,
     }
-
-
-@contextmanager
-def counted_evaluations(dim: int) -> Iterator[list[int]]:
-    """Counts the states at which fields of states of size `dim` are evaluated."""
-    counter = [0]
-
-    def count(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if not isinstance(module, Field) or len(arguments) < 2:
-            return
-        u = arguments[1]
-        if isinstance(u, Tensor) and u.shape[-1:] == (dim,):
-            counter[0] += u.numel() // dim
-
-    handle = nn.modules.module.register_module_forward_pre_hook(count)
-    try:
-        yield counter
-    finally:
-        handle.remove()
 
 
 def read_rows(path: Path) -> list[Row]:

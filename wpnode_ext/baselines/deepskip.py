@@ -14,6 +14,7 @@ from ..data import Series
 from ..fields.random_features import hit_and_run
 from ..runs import gap_free_runs, window_starts
 from .base import Learned
+from .evaluations import tally
 from .held_out import HeldOut
 from .local import RingGroups
 from .maps import MapBaseline
@@ -88,7 +89,8 @@ class RFM(MapBaseline):
                     for a, b in zip(x.split(4096), y.split(4096), strict=True)
                 ]
             )
-            self.cost_.evaluations += len(x)
+            # Once for the rows of the system, once for what the layer makes of them.
+            tally(2 * len(x) // module.groups.count)
         assert beta is not None
         self.ridge_ = beta
         return module, recipe

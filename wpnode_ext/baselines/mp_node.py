@@ -123,10 +123,6 @@ class MPNODE(NodeBaseline):
         whole = ceil(series.n_samples / (self.windows * self.steps))
         return min(whole, len(self._starts(series)))
 
-    def _evaluations(self, series: Series) -> int:
-        stages = {"euler": 1, "midpoint": 2}.get(self.solver, 4)
-        return self.windows * self.steps * stages * self._drawn(series)
-
 
 class PenaltyObjective(nn.Module):
     """Error of all samples and jumps between windows, every window solved at once.

@@ -47,10 +47,6 @@ class NodeBaseline(Baseline):
     def _task(self, field: nn.Module, series: Series) -> Task:
         """Batches and objective for scaled, float64 data."""
 
-    @abstractmethod
-    def _evaluations(self, series: Series) -> int:
-        """States the field is evaluated at in one epoch."""
-
     def _learn(self, series: Series, validation: Series | None) -> Learned:
         series, held = self._parts(series, validation)
         recipe: dict[str, Any] = {
@@ -82,7 +78,6 @@ class NodeBaseline(Baseline):
         if self.result_.signal is not None:
             raise KeyboardInterrupt
         self.cost_.epochs = self.result_.epochs
-        self.cost_.evaluations = self.result_.epochs * self._evaluations(series)
         return field.double(), recipe
 
     @classmethod

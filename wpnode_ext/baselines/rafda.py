@@ -17,6 +17,7 @@ from ..runs import gap_free_runs
 from .base import Learned, ScalerKind
 from .deepskip import RFM
 from .ensemble import analysis, centred_noise, forecast, ring_taper
+from .evaluations import tally
 from .progress import progress
 from .random_map import RandomFeatureMap
 
@@ -116,6 +117,7 @@ class RAFDA(RFM):
             if n in first:
                 u = v[n] + centred_noise(self.members, eta, generator)
                 continue
+            tally(self.members)
             seen = module.groups.inputs(u)
             u = forecast(p, torch.tanh(torch.nn.functional.linear(seen, w, b)))
             u = torch.clamp(u, middle - room, middle + room)
@@ -129,7 +131,6 @@ class RAFDA(RFM):
                 total, count = total + p.mean(1), count + 1
         last = total / count if count else p.mean(1)
         module.c[0] = last.T
-        self.cost_.evaluations += len(v) * self.members
         return states
 
     def _noise(self, series: Series) -> Float[Tensor, " D"]:

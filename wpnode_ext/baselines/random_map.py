@@ -1,9 +1,12 @@
 """A layered random feature map, global or shared by the groups of a ring."""
 
+from math import prod
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .evaluations import tally
 from .local import RingGroups
 
 
@@ -68,6 +71,7 @@ class RandomFeatureMap(nn.Module):
         return y + change if self.skip else change
 
     def forward(self, t: Tensor | float, u: Float[Tensor, "*b D"]) -> Tensor:
+        tally(prod(u.shape[:-1]))
         x, own = self.groups.inputs(u), self.groups.own(u)
         if self.skip:
             # The change alone is summed, so that dividing by dt loses no digits.

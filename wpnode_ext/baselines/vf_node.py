@@ -90,9 +90,6 @@ class VFNODE(NodeBaseline):
         # Above half of the Nyquist frequency nothing but rounding and noise is left.
         return max(1, min(passed, samples // 2))
 
-    def _evaluations(self, series: Series) -> int:
-        return series.n_samples
-
 
 def segment_samples(
     runs: Runs, length: int | None, alike: bool

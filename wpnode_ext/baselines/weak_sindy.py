@@ -129,7 +129,6 @@ class WeakSINDy(Baseline):
         )
         for block in blocks:
             rows.add(block.features, block.target)
-        self.cost_.evaluations += len(record.v)
         spectrum = rows.spectrum()
         g, b = square_system(spectrum)
         norms = (b.square().sum(0) + spectrum.n_rows * spectrum.rest).sqrt()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..data import Series
 from ..runs import gap_free_runs
 from ..test_functions import PolynomialBump
 from .base import Learned
+from .evaluations import tally
 from .held_out import HeldOut
 from .maps import MapBaseline
 from .progress import progress
@@ -50,6 +52,7 @@ class KernelMap(nn.Module):
         self.register_buffer("eps", torch.ones((), dtype=torch.float64))
 
     def forward(self, t: Tensor | float, u: Float[Tensor, "*b D"]) -> Tensor:
+        tally(prod(u.shape[:-1]))
         return kernel(u, self.z, self.eps.item()) @ self.alpha / self.dt
 
 
@@ -136,7 +139,6 @@ class WKRR(MapBaseline):
             module.eps.fill_(eps)
             module.alpha = problem.solve(module.z, eps, ridge)
             errors[eps, ridge] = judge(self._step(module, module.dt))
-            self.cost_.evaluations += judge.horizon * _STARTS
         return min(errors, key=errors.__getitem__)
 
     def _problem(self, series: Series) -> "WeakKernelProblem":
@@ -163,7 +165,6 @@ class WKRR(MapBaseline):
         bump = PolynomialBump(weak.p).phi(
             np.arange(-weak.ell, weak.ell + 1, 2) / weak.ell
         )
-        self.cost_.evaluations += len(first)
         return WeakKernelProblem(
             inputs[first],
             smooth.v[first + 1] - smooth.v[first],
@@ -245,6 +246,7 @@ class WeakKernelProblem:
         return size, s, u, whiten @ vh.T
 
     def _averaged_kernel(self, z: Tensor, eps: float) -> Float[Tensor, "K J"]:
+        tally(len(self.x))
         parts = [self.average(kernel(self.x, part, eps)) for part in z.split(_BLOCK)]
         return torch.cat(parts, dim=1)
 

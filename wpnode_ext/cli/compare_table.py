@@ -54,6 +54,8 @@ def _meaning(protocol: Protocol) -> list[str]:
         f"{longest}, fields with `{protocol.solver}`, one step a sample.",
         "KL: mean over components of the divergence of densities of long forecasts.",
         "Seconds of the fit, which has one core: by the clock, and the core's own.",
+        "Evaluations: states at which the fit, its choice of settings included, "
+        "computed a field or map, its features or its derivative.",
     ]
 
 
