@@ -1,11 +1,12 @@
 """Windows and penalties: limits, gradients, taming, states that clean themselves."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
-from wpnode_ext.baselines import MPNODE
+from wpnode_ext.baselines import MPNODE, load
 from wpnode_ext.baselines.mp_node import PenaltyObjective, Rows, SubTrajectories
 from wpnode_ext.baselines.node import CosineSchedule
 from wpnode_ext.fields import MLPField
@@ -216,6 +217,22 @@ class TestTraining:
         samples = model.starts_[:, None] + 6 * torch.arange(5)
         miss = (model.states_ - u[samples])[:, 1:].square().mean().sqrt()
         assert miss < 0.05
+
+    def test_states_come_back_from_a_file(self, tmp_path: Path) -> None:
+        v = oscillator(301)
+        short = {"hidden": (8,), "epochs": 2, "windows": 3, "steps": 4}
+        model = MPNODE(**short, states="persistent").fit(v, DT)
+        model.save(tmp_path / "model.pt")
+        again = load(tmp_path / "model.pt")
+        assert isinstance(again, MPNODE)
+        assert torch.equal(again.starts_, model.starts_)
+        assert torch.equal(again.states_, model.states_)
+        assert not torch.equal(
+            again.states_, v[model.starts_[:, None] + 4 * torch.arange(3)]
+        )
+        assert again.result_ == model.result_
+        t = DT * torch.arange(30)
+        assert torch.equal(again.forecast(v[0], t), model.forecast(v[0], t))
 
     def test_reinit_takes_states_from_the_data(self) -> None:
         v = oscillator(301)

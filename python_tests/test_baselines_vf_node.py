@@ -1,12 +1,14 @@
 """Smoothing splines, Filon's integrals, and fields trained on them."""
 
+from pathlib import Path
+
 import mpmath
 import numpy as np
 import pytest
 import torch
 from scipy.interpolate import CubicSpline
 
-from wpnode_ext.baselines import VFNODE
+from wpnode_ext.baselines import VFNODE, load
 from wpnode_ext.baselines.filon import moments, sine_basis, spline_weights
 from wpnode_ext.baselines.splines import (
     choose_smoothing,
@@ -17,6 +19,7 @@ from wpnode_ext.baselines.splines import (
 )
 from wpnode_ext.baselines.vf_node import (
     SegmentBatch,
+    SegmentBatches,
     VariationalObjective,
     segment_samples,
 )
@@ -208,13 +211,69 @@ class TestObjective:
         assert segment_samples([(0, 100)], None, True)[0].shape == (1, 100)
 
 
-def test_learns_an_oscillator_from_noisy_data() -> None:
-    t = 0.05 * torch.arange(900, dtype=torch.float64)
-    u = torch.stack([t.cos(), -t.sin()], 1)
-    torch.manual_seed(0)
-    v = u + 0.02 * torch.randn_like(u)
-    model = VFNODE(hidden=(32,), epochs=40, lr=1e-2, segment=200).fit(v, 0.05)
-    path = model.forecast(u[0], t[:60])
-    assert (path - u[:60]).abs().max() < 0.3
-    assert model.cost_.epochs == 40
-    assert 0.5 < model.smoothing_ < 0.9999
+class TestTraining:
+    def data(self, uniform: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+        """Times, and an oscillation at them."""
+        t = 0.05 * torch.arange(900, dtype=torch.float64)
+        if not uniform:
+            draw = torch.Generator().manual_seed(1)
+            t = t + 0.02 * (torch.rand(900, generator=draw).double() - 0.5)
+        return t, torch.stack([t.cos(), -t.sin()], 1)
+
+    def noisy(self, u: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return u + 0.02 * torch.randn_like(u)
+
+    def test_learns_an_oscillator_from_noisy_data(self) -> None:
+        t, u = self.data()
+        v = self.noisy(u)
+        model = VFNODE(hidden=(32,), epochs=40, lr=1e-2, segment=200).fit(v, 0.05)
+        path = model.forecast(u[0], t[:60])
+        assert (path - u[:60]).abs().max() < 0.3
+        assert model.cost_.epochs == 40
+        assert 0.5 < model.smoothing_ < 0.9999
+
+    def test_learns_from_irregular_times_and_comes_back_from_a_file(
+        self, tmp_path: Path
+    ) -> None:
+        t, u = self.data(uniform=False)
+        v = self.noisy(u)
+        model = VFNODE(hidden=(32,), epochs=40, lr=1e-2, segment=200).fit(v, t=t)
+        path = model.forecast(u[0], t[:60])
+        assert (path - u[:60]).abs().max() < 0.3
+        model.save(tmp_path / "model.pt")
+        again = load(tmp_path / "model.pt")
+        assert isinstance(again, VFNODE)
+        assert torch.equal(again.forecast(u[0], t[:60]), path)
+        assert (again.smoothing_, again.basis_) == (model.smoothing_, model.basis_)
+        assert again.result_ == model.result_
+        assert again.dt_ is None
+
+    def test_learns_from_some_sines_a_step(self) -> None:
+        t, u = self.data()
+        short = {"hidden": (32,), "epochs": 40, "lr": 1e-2, "segment": 200}
+        model = VFNODE(**short, basis=24, basis_batch=6).fit(self.noisy(u), 0.05)
+        assert model.basis_ == {200: 24}
+        path = model.forecast(u[0], t[:60])
+        assert (path - u[:60]).abs().max() < 0.3
+
+    def test_steps_draw_their_sines(self) -> None:
+        objective = VariationalObjective(MLPField(1, (4,)).double())
+        t = torch.linspace(0, 3, 40, dtype=torch.float64)
+        objective.add(t.sin()[:, None], t, torch.arange(40).reshape(1, 40), 8)
+        source = SegmentBatches(objective, 1, 3, seed=0)
+        drawn = [source.epoch(n)[0].rows for n in range(30)]
+        assert all(rows is not None and len(rows.unique()) == 3 for rows in drawn)
+        assert len(torch.cat([r for r in drawn if r is not None]).unique()) == 8
+        (whole,) = SegmentBatches(objective, 1, 8, seed=0).epoch(0)
+        assert whole.rows is None
+
+    def test_the_cutoff_decides_smoothing_and_sines(self) -> None:
+        _, u = self.data()
+        short = {"hidden": (4,), "epochs": 1, "segment": 201, "held_out": 0.0}
+        model = VFNODE(**short, cutoff_hz=1.5).fit(u[:801], 0.05)
+        assert cutoff_of(model.smoothing_, 0.05) == pytest.approx(2 * np.pi * 1.5)
+        # Segments of 10 units of time: sine m has m / 20 oscillations in one.
+        assert model.basis_ == {201: 30}
+        given = VFNODE(**short, cutoff_hz=1.5, smoothing=0.9).fit(u[:801], 0.05)
+        assert given.smoothing_ == 0.9
