@@ -60,6 +60,22 @@ SYSTEMS = {
             ((0, 0, 1), 2, -0.1),
         ],
     ),
+    # Mass action of substrate, enzyme, their complex and product: a polynomial in the
+    # place of the protein transduction WENDy has, whose rates are fractions.
+    "enzyme": (
+        2,
+        10.0,
+        [1.0, 0.8, 0.0, 0.0],
+        [
+            ((1, 1, 0, 0), 0, -2.0),
+            ((0, 0, 1, 0), 0, 0.5),
+            ((1, 1, 0, 0), 1, -2.0),
+            ((0, 0, 1, 0), 1, 1.0),
+            ((1, 1, 0, 0), 2, 2.0),
+            ((0, 0, 1, 0), 2, -1.0),
+            ((0, 0, 1, 0), 3, 0.5),
+        ],
+    ),
 }
 
 
