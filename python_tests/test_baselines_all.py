@@ -77,7 +77,7 @@ def test_a_file_keeps_the_whole_model(name: str, tmp_path: Path) -> None:
 
 def test_what_a_fit_found_is_among_them() -> None:
     expected = {
-        "mp_node": {"starts_", "states_", "result_"},
+        "mp_node": {"starts_", "result_"},
         "vf_node": {"smoothing_", "basis_", "result_"},
         "rafda": {"states_", "ridge_"},
         "wendy": {"std_", "threshold_"},

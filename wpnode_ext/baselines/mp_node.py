@@ -49,8 +49,9 @@ class MPNODE(NodeBaseline):
     The other arguments are those of :class:`NodeBaseline`.
 
     Attributes:
-        states_: the ``q_k`` after training in the units of the data, ``[R, K, D]``, and
-            `starts_`, first samples of their sub-trajectories, ``[R]``.
+        starts_: first samples of the sub-trajectories, ``[R]``.
+        states_: the ``q_k`` after training in the units of the data, ``[R, K, D]``;
+            None where they are those of the data.
     """
 
     name: ClassVar[str] = "mp_node"
@@ -100,8 +101,10 @@ class MPNODE(NodeBaseline):
         super()._keep(module, *arguments, **options)
         if hasattr(self, "_objective"):
             self.starts_ = self._objective.starts
-            first = self._objective.first_states(torch.arange(len(self.starts_)))
-            self.states_ = self.scaler_.inverse(first.detach().double())
+            self.states_ = None
+            if self._objective.q is not None:
+                first = self._objective.first_states(torch.arange(len(self.starts_)))
+                self.states_ = self.scaler_.inverse(first.detach().double())
             del self._objective
 
     def _starts(self, series: Series) -> Int[Tensor, " R"]:
