@@ -7,6 +7,8 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
+from wpnode_ext.systems import Lorenz96
+
 
 def lorenz63_field(u: Tensor) -> Tensor:
     x, y, z = u.unbind(-1)
@@ -31,6 +33,14 @@ def lorenz63_at(times: tuple[float, ...]) -> Tensor:
 
 def lorenz63(n: int, dt: float) -> Tensor:
     return lorenz63_at(tuple(np.arange(n) * dt))
+
+
+@lru_cache
+def noisy_lorenz96(sites: int, n: int) -> tuple[Tensor, Tensor]:
+    """A ring every 0.02, and the same with noise of a tenth of its spread."""
+    clean = Lorenz96(sites).simulate(n, 0.02, seed=1)
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    return clean, clean + 0.1 * clean.std() * noise.double()
 
 
 def oscillator(n: int, dt: float) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 import pytest
 import torch
 
+from problems import noisy_lorenz96
 from wpnode_ext import estimator
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.data import make_series
@@ -13,7 +14,9 @@ from wpnode_ext.export import export_field
 from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
 from wpnode_ext.symmetry import Symmetry
 from wpnode_ext.systems import KuramotoSivashinsky
-from wpnode_ext.training.reduced import reduced_scaler, restricted
+from wpnode_ext.training import TrainConfig
+from wpnode_ext.training.config import FieldConfig
+from wpnode_ext.training.reduced import make_state_scaler, reduced_scaler, restricted
 
 SITES, DT, SIGMA = 32, 0.25, 0.04
 
@@ -109,6 +112,46 @@ def test_what_is_not_orthogonal_or_not_in_families_is_left_to_the_data() -> None
     box = torch.ones(2)
     features.redraw(-box, box, torch.Generator().manual_seed(0), maps=swap.matrices)
     assert isinstance(restricted(features, swap)[0], EquivariantField)
+
+
+@pytest.mark.parametrize("field", ["library", "features"])
+@pytest.mark.parametrize("scaler", ["identity", "minmax"])
+def test_some_maps_of_a_group_are_left_to_the_data(field, scaler) -> None:
+    clean, v = noisy_lorenz96(sites=8, n=300)
+    symmetry, found = Symmetry.shifts(8), {}
+    for part in (None, symmetry.sample(3, torch.Generator().manual_seed(0)), symmetry):
+        model = WPNODE(
+            method="closed_form",
+            field=field,
+            config=TrainConfig(field=FieldConfig(features=240)),
+            symmetry=part,
+            scaler=scaler,
+            refine=False,
+            p=4,
+            ell=20,
+            q=2,
+        ).fit(v, 0.02)
+        with torch.no_grad():
+            f = model.physical_field_(0.0, clean)
+            moved = [
+                model.physical_field_(0.0, clean @ g.T) - f @ g.T
+                for g in symmetry.matrices
+            ]
+        found[0 if part is None else len(part)] = rms(torch.stack(moved)) / rms(f)
+    assert found[3] < 0.5 * found[0] and found[0] > 0.25
+    assert found[8] < 1e-9
+
+
+def test_a_symmetry_is_scaled_by_samples_that_are_whole() -> None:
+    v = noisy_lorenz96(sites=6, n=200)[1]
+    holed = v.clone()
+    holed[50:60, 2] = float("nan")
+    config, symmetry = TrainConfig(), Symmetry.shifts(6)
+    seen = make_series(torch.cat([v[:50], v[60:]]), dt=0.02)
+    one = make_state_scaler(make_series(holed, dt=0.02), config, symmetry, None)
+    other = make_state_scaler(seen, config, symmetry, None)
+    torch.testing.assert_close(one.shift, other.shift)
+    torch.testing.assert_close(one.scale, other.scale)
 
 
 def test_a_matrix_and_its_coordinates_give_one_scaler() -> None:

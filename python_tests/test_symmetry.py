@@ -3,17 +3,20 @@
 import pytest
 import torch
 
-from problems import lorenz63
+from problems import lorenz63, noisy_lorenz96
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, LinearField, RandomFeatureField
 from wpnode_ext.symmetry import Symmetry
 
 
-def largest_violation(field: LinearField, symmetry: Symmetry) -> float:
+def largest_violation(
+    field: LinearField, symmetry: Symmetry, u: torch.Tensor | None = None
+) -> float:
     """Of ``f(g u) = g f(u)`` over all maps, relative to the size of the field."""
-    generator = torch.Generator().manual_seed(9)
-    u = torch.randn(50, symmetry.dim, generator=generator).double()
+    if u is None:
+        generator = torch.Generator().manual_seed(9)
+        u = torch.randn(50, symmetry.dim, generator=generator).double()
     value = field(0.0, u)
     moved = torch.stack([field(0.0, u @ g.T) - value @ g.T for g in symmetry.matrices])
     return (moved.norm(dim=-1).max() / value.norm(dim=-1).max()).item()
@@ -67,6 +70,33 @@ def test_a_sample_keeps_the_identity_and_repeats_nothing() -> None:
     assert len(part) == 4
     assert torch.equal(part.matrices[0], torch.eye(8, dtype=torch.float64))
     assert len({tuple(g.flatten().tolist()) for g in part.matrices}) == 4
+
+
+def test_a_sample_knows_all_maps_in_whatever_coordinates() -> None:
+    whole = Symmetry.shifts(6)
+    part = whole.sample(3, torch.Generator().manual_seed(1))
+    assert whole.is_group and not part.is_group and whole.sample(6) is whole
+    v = noisy_ring(6) + torch.arange(6.0).double()
+    assert all(map(torch.equal, part.statistics(v), whole.statistics(v)))
+    turn = torch.linalg.qr(torch.randn(6, 6).double())[0]
+    for moved in (part.scaled(*part.statistics(v)), part.in_coordinates(turn.T, turn)):
+        assert len(moved) == 3 and len(moved.group) == 6 and not moved.is_group
+    moved = part.in_coordinates(turn.T, turn)
+    torch.testing.assert_close(turn @ moved.matrices @ turn.T, part.matrices)
+    assert len(part * Symmetry.mirror(6)) == 12
+
+
+def test_a_fit_under_some_maps_comes_closer_to_all_of_them() -> None:
+    clean, v = noisy_lorenz96(sites=8, n=300)
+    symmetry, found = Symmetry.shifts(8), {}
+    for count in (1, 3, 8):
+        field = LibraryField(8, 2, dtype=torch.float64)
+        part = symmetry.sample(count, torch.Generator().manual_seed(0))
+        series = make_series(v, dt=0.02)
+        fit_closed_form(field, series, p=4, ell=20, q=2, symmetry=part)
+        found[count] = largest_violation(field, symmetry, clean)
+    assert found[3] < 0.3 * found[1] and found[1] > 0.5
+    assert found[8] < 1e-12
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-3, "gcv"])
@@ -127,7 +157,7 @@ def test_statistics_are_those_of_the_data_under_all_maps() -> None:
 
 def test_a_scaling_that_the_maps_would_change_is_refused() -> None:
     symmetry = Symmetry.reflection([-1, 1])
-    with pytest.raises(ValueError, match="`shift`"):
+    with pytest.raises(ValueError, match="`shift` must be .* from `statistics`"):
         symmetry.scaled(torch.tensor([1.0, 0.0]), torch.ones(2))
 
 

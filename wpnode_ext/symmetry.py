@@ -4,7 +4,7 @@ For such a map g, ``f(g u) = g f(u)``. Every observation is then as many observa
 as there are maps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,8 @@ class Symmetry:
         generators: matrices ``[D, D]``; all their products are in the group.
 
     Attributes:
-        matrices: float64 ``[G, D, D]``, the identity first.
+        matrices: float64 ``[G, D, D]``, the identity first: the maps to be applied.
+        group: all maps; more than `matrices` after :meth:`sample`.
 
     Example:
         >>> Symmetry.reflection(signs=[-1, -1, 1])        # Lorenz-63
@@ -40,6 +41,7 @@ class Symmetry:
                 f"got {[list(g.shape) for g in maps]}."
             )
         self.matrices: Float[Tensor, "G D D"] = _closure(maps)
+        self.group: Float[Tensor, "H D D"] = self.matrices
         self._generators = maps
 
     @classmethod
@@ -81,6 +83,11 @@ class Symmetry:
     def dim(self) -> int:
         return self.matrices.shape[1]
 
+    @property
+    def is_group(self) -> bool:
+        """Whether `matrices` are all maps, not some of them drawn at random."""
+        return len(self.matrices) == len(self.group)
+
     def __len__(self) -> int:
         return len(self.matrices)
 
@@ -89,11 +96,17 @@ class Symmetry:
         return Symmetry([*self._generators, *other._generators])
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> "Symmetry":
-        """The identity and ``n - 1`` other maps at random: not a group, but cheaper."""
+        """The identity and ``n - 1`` other maps at random: not a group, but cheaper.
+
+        A fit under some of the maps comes closer to the symmetry, it does not reach it.
+        What scales the data still knows all of them.
+        """
         if n >= len(self):
             return self
         others = torch.randperm(len(self) - 1, generator=generator)[: max(0, n - 1)]
-        return self._with(torch.cat([self.matrices[:1], self.matrices[1 + others]]))
+        part = self._with(lambda g: g)
+        part.matrices = torch.cat([self.matrices[:1], self.matrices[1 + others]])
+        return part
 
     def in_coordinates(
         self, encode: Float[Tensor, "M D"], decode: Float[Tensor, "D M"]
@@ -104,15 +117,15 @@ class Symmetry:
             ValueError: a map takes the span of the coordinates out of itself.
         """
         encode, decode = encode.double().cpu(), decode.double().cpu()
-        moved = encode @ self.matrices @ decode
-        lost = (self.matrices @ decode - decode @ moved).norm() / decode.norm()
-        if lost > 1e-8 * len(self) ** 0.5:
+        moved = encode @ self.group @ decode
+        lost = (self.group @ decode - decode @ moved).norm() / decode.norm()
+        if lost > 1e-8 * len(self.group) ** 0.5:
             raise ValueError(
                 "`encode` and `decode` must span a space that the symmetry maps to "
                 f"itself; a share {lost:.2g} leaves it. Use Fourier coordinates for "
                 "shifts, or more coordinates."
             )
-        return self._with(moved)
+        return self._with(lambda g: encode @ g @ decode)
 
     def scaled(
         self, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
@@ -122,18 +135,18 @@ class Symmetry:
             torch.as_tensor(x, dtype=torch.float64).cpu().expand(self.dim)
             for x in (shift, scale)
         )
-        away = (self.matrices @ shift - shift).abs().max()
+        away = (self.group @ shift - shift).abs().max()
         if away > 1e-9 * (shift.abs().max() + scale.max()):
             raise ValueError(
                 f"`shift` must be the same under every map; one moves it by {away:.2g}."
-                " Use `fit_scaler`."
+                " Take shift and scale from `statistics`."
             )
-        return self._with(self.matrices * (scale / scale[:, None]))
+        return self._with(lambda g: g * (scale / scale[:, None]))
 
     def statistics(
         self, v: Float[Tensor, "N D"]
     ) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
-        """Mean and standard deviation of the data under all maps.
+        """Mean and standard deviation of the data under all maps of the group.
 
         The mean is the same under every map, and so is the scaling of the state where
         maps exchange components, change their signs or rotate pairs of them.
@@ -141,13 +154,16 @@ class Symmetry:
         centre = v.double().mean(0)
         spread = torch.cov(v.double().T, correction=0).reshape(self.dim, self.dim)
         spread = spread + centre[:, None] * centre
-        mean = (self.matrices @ centre).mean(0)
-        second = (self.matrices @ spread @ self.matrices.mT).mean(0).diagonal()
+        mean = (self.group @ centre).mean(0)
+        second = (self.group @ spread @ self.group.mT).mean(0).diagonal()
         return mean, (second - mean.square()).clamp(min=0.0).sqrt()
 
-    def _with(self, matrices: Tensor) -> "Symmetry":
+    def _with(self, change: Callable[[Tensor], Tensor]) -> "Symmetry":
+        """The same maps in other coordinates."""
         made = object.__new__(Symmetry)
-        made.matrices, made._generators = matrices, list(matrices)
+        made.group = change(self.group)
+        made.matrices = change(self.matrices) if not self.is_group else made.group
+        made._generators = [change(g) for g in self._generators]
         return made
 
 

@@ -247,6 +247,11 @@ def _draw(
     if isinstance(field, RingField):
         low, high = low.amin().expand(local.dim), high.amax().expand(local.dim)
         maps = None
+    elif maps is not None and not maps.is_group:
+        # Without families the features must suit every image of the data.
+        low = torch.stack([(states @ g.T).amin(0) for g in maps.matrices]).amin(0)
+        high = torch.stack([(states @ g.T).amax(0) for g in maps.matrices]).amax(0)
+        maps = None
     if forcing is not None:
         low = torch.cat([low, forcing.amin(0)])
         high = torch.cat([high, forcing.amax(0)])

@@ -38,7 +38,7 @@ def make_state_scaler(
             seen = seen.masked_fill(series.mask, float("nan"))
         ring = config.field.kind in ("ring", "ring_library")
         return make_scaler("standard", "whole" if ring else "component").fit(seen)
-    shift, scale = symmetry.statistics(series.v)
+    shift, scale = symmetry.statistics(_whole_samples(series).v)
     scale = torch.where(scale > 0, scale, 1.0)
     return scaler_from_state_dict(
         {"kind": "standard", "per": "component", "shift": shift, "scale": scale}
@@ -94,9 +94,12 @@ def restricted(
     """The field made to commute with the maps, and those a fit must still apply.
 
     Polynomials, and random features drawn in families, are restricted to what the maps
-    leave open where these are orthogonal; for others the data are multiplied.
+    leave open where these are orthogonal and a whole group; for others the data are
+    multiplied.
     """
-    if maps is None or field.forcing_dim or not _orthogonal(maps.matrices):
+    if maps is None or field.forcing_dim or not maps.is_group:
+        return field, maps
+    if not _orthogonal(maps.matrices):
         return field, maps
     families = isinstance(field, RandomFeatureField) and _in_families(field, maps)
     if isinstance(field, LibraryField) or families:
