@@ -5,7 +5,7 @@ from functools import lru_cache
 import pytest
 import torch
 
-from problems import noisy_lorenz96
+from problems import lorenz63, noisy_lorenz96
 from wpnode_ext import estimator
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.data import make_series
@@ -112,6 +112,35 @@ def test_what_is_not_orthogonal_or_not_in_families_is_left_to_the_data() -> None
     box = torch.ones(2)
     features.redraw(-box, box, torch.Generator().manual_seed(0), maps=swap.matrices)
     assert isinstance(restricted(features, swap)[0], EquivariantField)
+
+
+@lru_cache
+def lifted() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Lorenz-63 in ten entries: the truth, observations, and the directions."""
+    generator = torch.Generator().manual_seed(5)
+    directions = torch.randn(10, 3, generator=generator).double()
+    clean = lorenz63(800, 0.01) @ directions.T / 10
+    noise = torch.randn(clean.shape, generator=generator).double()
+    return clean, clean + 0.05 * noise, directions
+
+
+@pytest.mark.parametrize("kind", ["pod", "matrix"])
+def test_a_few_directions_are_found_or_given(kind: str, tmp_path) -> None:
+    clean, v, directions = lifted()
+    given = "pod" if kind == "pod" else directions
+    weak = {"p": 8, "ell": 50, "q": 2}
+    model = WPNODE(field="library", method="closed_form", coordinates=given, **weak)
+    model.fit(v, 0.01)
+    assert model.scaler_.scaled_shape((10,)) == (3,)
+    assert model.states_ is not None and model.states_.shape == clean.shape
+    # Three of ten directions hold signal; what is left are errors along them.
+    assert rms(model.states_ - clean) < 0.15 * 0.05
+    t = 0.01 * torch.arange(100)
+    forecast = model.forecast(clean[500], t)
+    assert rms(forecast - clean[500:600]) < 0.05 * clean.std()
+    model.save(tmp_path / "model.pt")
+    again = estimator.load(tmp_path / "model.pt")
+    torch.testing.assert_close(again.forecast(clean[500], t), forecast)
 
 
 @pytest.mark.parametrize("field", ["library", "features"])

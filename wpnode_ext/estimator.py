@@ -44,10 +44,11 @@ class WPNODE(Forecaster):
             closed form alone. For networks see :mod:`wpnode_ext.training.joint`.
         ensemble: number of fields as likely as the best one that the closed form keeps
             for :meth:`forecast_ensemble`.
-        symmetry: of the system, for the closed form: a `Symmetry`, or words as in
-            :meth:`~wpnode_ext.symmetry.Symmetry.named`.
-        coordinates: fewer coordinates for the closed form, "fourier" (waves of a ring),
-            "pod" (directions of largest variance), a matrix ``[D, M]`` of columns or a
+        symmetry: of the system: a `Symmetry`, or words as in
+            :meth:`~wpnode_ext.symmetry.Symmetry.named`. Networks learn it from
+            minibatches that are seen under its maps.
+        coordinates: fewer coordinates to learn in, "fourier" (waves of a ring), "pod"
+            (directions of largest variance), a matrix ``[D, M]`` of columns or a
             `Coordinates`; states and forecasts are told in the units of the data.
         p, ell, q: the weak form; those not given are chosen from the data by
             :func:`~wpnode_ext.select_weak_form`, where samples are equally spaced.
@@ -55,7 +56,8 @@ class WPNODE(Forecaster):
         window: samples of a strong window; default 2 for "wp", 25 for "strong".
         epochs, lr, seed: of the optimiser; defaults by method, see
             :class:`~wpnode_ext.training.OptimConfig`.
-        scaler: "minmax" (the paper's), "standard" or "identity".
+        scaler: "minmax" (the paper's), "standard" or "identity"; `symmetry` turns
+            "minmax" into "standard", and `coordinates` have unit spread always.
         device: "cpu", "cuda" or "cuda:1".
         config: all settings at once; the arguments above replace its entries.
         verbose: show progress.
@@ -175,15 +177,13 @@ class WPNODE(Forecaster):
             training, validation = _hold_out(series, config)
         else:
             training = series
+        q_filter = None if self.choice_ is None else self.choice_.q_filter
         data = prepare(
-            training,
-            validation,
-            config,
-            q_filter=None if self.choice_ is None else self.choice_.q_filter,
+            training, validation, config, q_filter=q_filter, **self._declared
         )
         generator = torch.Generator().manual_seed(config.seed)
         forcing_dim = 0 if data.forcing is None else data.forcing.dim
-        shape = tuple(series.state_shape)
+        shape = data.scaler.scaled_shape(tuple(series.state_shape))
         field = self._own_field or make_field(
             config.field, shape, forcing_dim, generator
         )
@@ -262,6 +262,7 @@ class WPNODE(Forecaster):
                 folder=None if folder is None else folder.checkpoints,
                 group=group,
                 extra={"scaler": data.scaler.state_dict()},
+                symmetry=data.symmetry,
             )
             if resume:
                 if folder is None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ..data import Series
 from ..record import Record
 from ..strong import call_field
+from ..symmetry import Symmetry
 from .blocks import BLOCK
 from .fit import ClosedFormFit, solve_weak
 from .solve import Ridge
@@ -21,6 +22,7 @@ def refit_head(
     ell: int = 50,
     q: int = 2,
     ridge: Ridge = "gcv",
+    symmetry: Symmetry | None = None,
     block: int = BLOCK,
 ) -> ClosedFormFit:
     """Sets the last layer of a field to the one of least squared weak residual.
@@ -34,7 +36,7 @@ def refit_head(
         module: a field ``module(t, u)`` whose value is that of its last ``nn.Linear``;
             changed in place.
         data: observations in the coordinates of the field.
-        p, ell, q, ridge, block: as in :func:`~wpnode_ext.fit_closed_form`.
+        p, ell, q, ridge, symmetry, block: as in :func:`~wpnode_ext.fit_closed_form`.
 
     Raises:
         ValueError: the value of the module is not that of its last linear layer.
@@ -43,13 +45,17 @@ def refit_head(
     exact = copy.deepcopy(module).to(torch.float64)
     head, inputs = _last_linear(exact), []
     record = record.to(head.weight.device, torch.float64)
+    maps = None if symmetry is None else symmetry.matrices.to(record.v)
     handle = head.register_forward_hook(
         lambda _, given, out: inputs.append((given, out))
     )
 
     def features(samples: slice) -> Tensor:
         inputs.clear()
-        value = call_field(exact, record.t[samples], record.v[samples])
+        t, u = record.t[samples], record.v[samples]
+        if maps is not None:
+            t, u = t[:, None], torch.einsum("gij,nj->ngi", maps, u)
+        value = call_field(exact, t, u)
         if len(inputs) != 1 or not torch.equal(inputs[0][1], value):
             raise ValueError(
                 "`module` must return what its last nn.Linear gives; what it returns "
@@ -70,6 +76,7 @@ def refit_head(
         ell=ell,
         q=q,
         ridge=ridge,
+        maps=maps,
         block=block,
         least_ridge=torch.finfo(place.weight.dtype).eps ** 2,
     )

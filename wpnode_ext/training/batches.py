@@ -6,6 +6,9 @@ begin at a random offset, hence every sample of the record starts a segment in s
 epoch. The strong windows of a batch lie in the same blocks, so that their first
 Runge-Kutta stage is known.
 
+Where the system has a symmetry, every batch is seen under one of its maps, drawn for
+the batch.
+
 An epoch depends on the seed and its number alone. A run that was interrupted continues
 with the batches it would have seen, and every process of a group knows all of them.
 """
@@ -19,6 +22,7 @@ from torch import Tensor
 
 from ..record import Record
 from ..runs import window_starts
+from ..symmetry import Symmetry
 from .config import TrainConfig
 
 # Samples a block needs besides those its segments have to themselves, as a share.
@@ -36,6 +40,7 @@ class Batch:
             where segment k begins at ``k q``.
         windows: first samples of the strong windows, in the row of `samples`.
         n_segments, n_windows: numbers over all processes, the divisors of the means.
+        image: number of the map that the samples are seen under.
     """
 
     samples: Int[Tensor, "B L"]
@@ -44,6 +49,7 @@ class Batch:
     windows: Int[Tensor, " W"] | slice | None
     n_segments: int
     n_windows: int
+    image: int = 0
 
     def to(self, device: torch.device) -> "Batch":
         moved = {
@@ -66,14 +72,22 @@ class Batches:
         record: the data.
         config: resolved settings; `method`, `weak`, `strong`, `optim.batch_size` and
             `seed` matter.
+        symmetry: one of its maps is drawn for each batch.
         rank, world: this process and their number; each assembles its share only.
     """
 
     def __init__(
-        self, record: Record, config: TrainConfig, *, rank: int = 0, world: int = 1
+        self,
+        record: Record,
+        config: TrainConfig,
+        *,
+        symmetry: Symmetry | None = None,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         self._runs = record.runs
         self._config = config
+        self._images = 1 if symmetry is None else len(symmetry)
         self._rank, self._world = rank, world
         self._window, self._stride = (
             config.strong.window or 2,
@@ -111,8 +125,20 @@ class Batches:
     def epoch(self, number: int) -> list[Batch]:
         """The batches of an epoch, this process's share of each."""
         generator = epoch_generator(self._config.seed, number)
-        if self._config.method == "strong":
-            return self._strong_epoch(generator)
+        strong = self._config.method == "strong"
+        draw = self._strong_epoch if strong else self._weak_epoch
+        batches = draw(generator)
+        # Drawn last: which samples a batch holds does not depend on the symmetry. Each
+        # map has its turn: an epoch by chance under few would seem a good one.
+        images: list[int] = []
+        while len(images) < len(batches):
+            images += torch.randperm(self._images, generator=generator).tolist()
+        return [
+            replace(batch, image=image)
+            for batch, image in zip(batches, images, strict=False)
+        ]
+
+    def _weak_epoch(self, generator: torch.Generator) -> list[Batch]:
         blocks = self._draw_blocks(generator)
         order = torch.randperm(len(blocks), generator=generator).tolist()
         count = -(-len(blocks) // self._blocks_per_batch)

@@ -68,9 +68,9 @@ class ClosedFormConfig:
 
     `ridge` None: chosen by forecasts of held-out data. `refine`: field and states
     improved together. `ensemble`: fields as likely as the best one, for forecasts with
-    a spread. `symmetry`: "shifts", "mirror" or "odd_mirror" of a ring, joined by "+",
-    or the signs of a reflection, "-,-,+". `coordinates`: "fourier" or "pod", fewer
-    coordinates in which the field is fitted.
+    a spread. Training by gradients heeds the last two as well: `symmetry`: "shifts",
+    "mirror" or "odd_mirror" of a ring, joined by "+", or the signs of a reflection,
+    "-,-,+"; `coordinates`: "fourier" or "pod", fewer coordinates to learn in.
     """
 
     ridge: float | None = None

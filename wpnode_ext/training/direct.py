@@ -19,6 +19,7 @@ from .config import TrainConfig
 from .loop import Row, TrainResult
 from .members import draw_members
 from .reduced import (
+    declared,
     make_state_scaler,
     restricted,
     samples_of_rounds,
@@ -139,10 +140,7 @@ def solve_field(
         forcing_scaler = StandardScaler().fit(series.forcing.flatten(1))
     forcing_dim = 0 if series.forcing is None else series.forcing[0].numel()
     state = tuple(series.state_shape)
-    if symmetry is None and config.closed_form.symmetry:
-        symmetry = Symmetry.named(config.closed_form.symmetry, state[0])
-    if coordinates is None:
-        coordinates = config.closed_form.coordinates or None
+    symmetry, coordinates = declared(series, config, symmetry, coordinates)
     scaler = make_state_scaler(series, config, symmetry, coordinates)
     field = make(forcing_dim, scaler.scaled_shape(state)).double()
     if (field.dim,) != state:

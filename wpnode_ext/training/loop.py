@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ..closed_form import refit_head
 from ..record import Record
+from ..symmetry import Symmetry
 from . import checkpoint
 from .batches import Batch, Batches
 from .config import TrainConfig, resolve, to_dict
@@ -78,6 +79,7 @@ class Trainer:
         folder: where checkpoints are written; nowhere by default.
         group: processes that train together.
         extra: builtin types and tensors to keep in every checkpoint (the scaler, ...).
+        symmetry: of the field; every batch is seen under one of its maps.
         task: batches and objective of another method, in place of those of `config`.
     """
 
@@ -92,6 +94,7 @@ class Trainer:
         folder: str | Path | None = None,
         group: ProcessGroup | None = None,
         extra: dict[str, Any] | None = None,
+        symmetry: Symmetry | None = None,
         task: Task | None = None,
     ) -> None:
         self.config = resolve(config)
@@ -103,9 +106,11 @@ class Trainer:
         self._record = record = record.to(self.group.device, parameters[0].dtype)
         if self.config.compile:
             field.compile()
+        self._symmetry = symmetry
+        share = {"rank": self.group.rank, "world": self.group.world}
         task = task or Task(
-            Batches(record, self.config, rank=self.group.rank, world=self.group.world),
-            Objective(field, record, self.config),
+            Batches(record, self.config, symmetry=symmetry, **share),
+            Objective(field, record, self.config, symmetry),
         )
         self._batches, self._objective = task.batches, task.objective
         self._model = self.group.wrap(self._objective)
@@ -175,8 +180,8 @@ class Trainer:
         began = time.perf_counter()
         every, weak_form = self.config.optim.refit_every, self.config.weak
         if every and self._at["step"] == 0 and self._at["epoch"] % every == 0:
-            p, ell, q = weak_form.p, weak_form.ell, weak_form.q
-            refit_head(self.field, self._record, p=p, ell=ell, q=q)
+            where = {"p": weak_form.p, "ell": weak_form.ell, "q": weak_form.q}
+            refit_head(self.field, self._record, **where, symmetry=self._symmetry)
         batches = self._batches.epoch(self._at["epoch"])
         for batch in batches[self._at["step"] :]:
             stopped = self._step(batch.to(self.group.device), bool(stop))

@@ -9,6 +9,7 @@ from ..quadrature import segment_weights
 from ..record import Record
 from ..runs import window_starts
 from ..strong import call_field, solve_windows
+from ..symmetry import Symmetry
 from .batches import Batch
 from .config import TrainConfig
 
@@ -26,18 +27,27 @@ class Objective(nn.Module):
         field: the field to train, a module ``field(t, u)``.
         record: the data, scaled, in the precision of training.
         config: resolved settings.
+        symmetry: in the coordinates of the data; each batch is seen under one map.
     """
 
-    def __init__(self, field: nn.Module, record: Record, config: TrainConfig) -> None:
+    def __init__(
+        self,
+        field: nn.Module,
+        record: Record,
+        config: TrainConfig,
+        symmetry: Symmetry | None = None,
+    ) -> None:
         super().__init__()
         self.field = field
         self._record, self._config = record, config
+        self._maps = None if symmetry is None else symmetry.matrices.to(record.v)
         if config.method != "strong":
             self._prepare_weak_form()
 
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """``(L_weak, L_strong)``; a term the method has not is zero."""
-        v, t = self._record.v[batch.samples], self._record.t[batch.samples]
+        t = self._record.t[batch.samples]
+        v = self._image(self._record.v[batch.samples], batch)
         f, weak, strong = None, v.new_zeros(()), v.new_zeros(())
         if batch.segments is not None:
             f = call_field(self.field, t, v)
@@ -82,7 +92,7 @@ class Objective(nn.Module):
         w = self._w_rhs if self._w_rhs.dim() == 1 else self._w_rhs[rows[0]].contiguous()
         return ops.squared_residual(
             f.to(self._lhs.dtype).reshape(*batch.samples.shape, self._lhs.shape[-1]),
-            self._lhs[rows],
+            self._image(self._lhs[rows], batch),
             w,
             q=self._config.weak.q,
             starts=batch.starts,
@@ -110,6 +120,14 @@ class Objective(nn.Module):
             for lead, u in enumerate(states, start=1)
         ]
         return torch.stack(errors).sum() / (batch.n_windows * (window - 1))
+
+    def _image(self, x: Tensor, batch: Batch) -> Tensor:
+        """States, or sums of them, under the map of the batch."""
+        if self._maps is None:
+            return x
+        # Mixed precision would round the data.
+        with torch.autocast(x.device.type, enabled=False):
+            return x @ self._maps[batch.image].T
 
     @staticmethod
     def _at(x: Tensor, batch: Batch, lead: int) -> Tensor:

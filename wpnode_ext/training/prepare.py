@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..coordinates import Coordinates
 from ..data import Series
 from ..fields import (
     ConvField,
@@ -20,7 +21,9 @@ from ..fields import (
 from ..filtering import filter_series
 from ..record import Record
 from ..scaling import Scaler, StandardScaler, make_scaler
+from ..symmetry import Symmetry
 from .config import FieldConfig, TrainConfig
+from .reduced import declared, make_state_scaler, scaled_maps
 from .validation import ForecastValidation
 
 # Spacing of the filter's bumps, as a share of the window, where none was chosen.
@@ -37,6 +40,7 @@ class Prepared:
         scaler: of the state.
         forcing_scaler: of the inputs, or None.
         forcing: the scaled inputs on the record's clock, or None.
+        symmetry: of the system, in scaled coordinates, or None.
     """
 
     record: Record
@@ -44,6 +48,7 @@ class Prepared:
     scaler: Scaler
     forcing_scaler: Scaler | None
     forcing: Forcing | None
+    symmetry: Symmetry | None
 
 
 def prepare(
@@ -53,6 +58,8 @@ def prepare(
     *,
     q_filter: int | None = None,
     dtype: torch.dtype = torch.float32,
+    symmetry: Symmetry | None = None,
+    coordinates: str | Coordinates | Tensor | None = None,
 ) -> Prepared:
     """Scales the data by their training part and filters the held-out part.
 
@@ -62,8 +69,15 @@ def prepare(
         config: resolved settings.
         q_filter: spacing of the filter's bumps; a sixth of `ell` by default.
         dtype: precision of training.
+        symmetry, coordinates: of the system, in the units of the data; those of the
+            settings by default. With either the scaler is one of zero mean and unit
+            spread that suits them.
     """
-    scaler = make_scaler(config.scaler).fit(_with_nan(training))
+    symmetry, coordinates = declared(training, config, symmetry, coordinates)
+    if symmetry is None and coordinates is None:
+        scaler = make_scaler(config.scaler).fit(_with_nan(training))
+    else:
+        scaler = make_state_scaler(training, config, symmetry, coordinates)
     forcing_scaler = None
     if training.forcing is not None:
         forcing_scaler = StandardScaler().fit(training.forcing.flatten(1))
@@ -82,7 +96,8 @@ def prepare(
             starts=config.validation.starts,
             horizon=config.validation.horizon,
         )
-    return Prepared(records[0], validate, scaler, forcing_scaler, forcing)
+    maps = scaled_maps(symmetry, scaler)
+    return Prepared(records[0], validate, scaler, forcing_scaler, forcing, maps)
 
 
 def make_field(
@@ -161,6 +176,9 @@ def make_record(
     """The scaled record of a series."""
     arguments = series.plan_arguments()
     arguments["v"] = scaler.transform(series.v.double()).to(dtype)
+    if series.mask is not None:
+        # Scaled states may have other entries, all of them missing with one.
+        arguments["mask"] = series.missing
     return Record(**arguments, clock=clock)
 
 

@@ -1,4 +1,4 @@
-"""Scaled data, fewer coordinates and declared symmetries for the closed form."""
+"""Scaled data, fewer coordinates and declared symmetries."""
 
 from dataclasses import replace
 
@@ -19,6 +19,33 @@ from .config import TrainConfig
 ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
 # Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
 ORTHOGONAL = 1e-8
+
+
+def declared(
+    series: Series,
+    config: TrainConfig,
+    symmetry: Symmetry | None,
+    coordinates: str | Coordinates | Tensor | None,
+) -> tuple[Symmetry | None, str | Coordinates | Tensor | None]:
+    """Symmetry and coordinates as they were given, or in the words of the settings."""
+    words = config.closed_form
+    if coordinates is None:
+        coordinates = words.coordinates or None
+    state = tuple(series.state_shape)
+    told = symmetry is not None or words.symmetry or coordinates is not None
+    if told and len(state) != 1:
+        raise ValueError(
+            "`symmetry` and `coordinates` take states of one axis; the data have shape "
+            f"{list(state)}. Flatten them."
+        )
+    if symmetry is None and words.symmetry:
+        symmetry = Symmetry.named(words.symmetry, state[0])
+    if symmetry is not None and symmetry.dim != state[0]:
+        raise ValueError(
+            f"`symmetry` must have maps of the {state[0]} entries of a state; got "
+            f"{symmetry.dim} x {symmetry.dim}."
+        )
+    return symmetry, coordinates
 
 
 def make_state_scaler(
