@@ -1,6 +1,7 @@
 """First states, rounds of smoothing and fitting, and when they stop."""
 
 import importlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 from problems import lorenz63, lorenz63_field
 from wpnode_ext import ops, rollout, segment_weights, vpt
 from wpnode_ext._typing import Field
+from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import add_noise, make_series
 from wpnode_ext.fields import LibraryField, RandomFeatureField
 from wpnode_ext.fields.linear import LinearField
@@ -245,6 +247,31 @@ def test_several_series_with_missing_values_are_refined_together() -> None:
     series = make_series([v[:1400], v[1400:]], dt=DT)
     result = refine(series, quadratic, schedule=(0.1, 0.03, 0.01))
     assert (result.states - clean).square().mean().sqrt() / sigma < 0.15
+
+
+def test_irregular_times_a_gap_and_two_lengths_are_refined_together() -> None:
+    """Two orbits of ``x' = y, y' = -x`` at times of their own."""
+    rng, sigma = np.random.default_rng(3), 0.1
+    times, clean = [], []
+    for n, size in ((400, 1.0), (250, 1.5)):
+        t = 0.1 * (np.arange(n) + rng.uniform(-0.3, 0.3, n))
+        t[n // 2 :] += 7.0
+        times.append(t)
+        clean.append(size * np.stack([np.cos(t), -np.sin(t)], 1))
+    v = [u + sigma * rng.normal(size=u.shape) for u in clean]
+    series = make_series(v, t=times)
+
+    def fit(u: Tensor) -> LinearField:
+        field = LibraryField(2, 1).double()
+        fit_closed_form(field, replace(series, v=u), p=4, ell=20, q=2)
+        return field
+
+    result = refine(series, fit)
+    truth = torch.from_numpy(np.concatenate(clean))
+    assert (result.states - truth).square().mean().sqrt() < 0.15 * sigma
+    assert (result.sigma / sigma - 1).abs().max() < 0.1
+    slope = torch.stack([truth[:, 1], -truth[:, 0]], 1)
+    assert (result.field(0.0, truth) - slope).abs().max() < 0.02
 
 
 def test_arguments_of_refine_are_checked() -> None:
