@@ -236,6 +236,25 @@ def test_networks_are_trained_in_fewer_coordinates(method, kind, tmp_path) -> No
     )
 
 
+def test_networks_and_states_are_refined_in_coordinates_and_under_maps() -> None:
+    v, directions = lifted()
+    clean = oscillator_data(250, DOUBLE) @ directions.T
+    settings = well_settings("weak", epochs=20)
+    settings.optim.refit_every = 10
+    model = WPNODE(
+        config=settings,
+        refine=True,
+        coordinates=directions,
+        symmetry=Symmetry.shifts(8, step=4),
+    ).fit(v[:250] - 3.0, DT)
+    assert model.states_ is not None and model.sigma_ is not None
+    assert model.sigma_.shape == (8,)
+    # Of noise in eight entries a quarter of the variance lies along two directions.
+    assert (model.sigma_ / 0.01 - 1).abs().max() < 0.3
+    assert (model.states_ - clean).square().mean().sqrt() < 0.6 * 0.01
+    assert violation(model, clean) < 0.05
+
+
 def test_a_symmetry_is_learned_in_fourier_coordinates() -> None:
     v, found = one_well() @ lifted()[1].T, []
     half = Symmetry.shifts(8, step=4)

@@ -184,14 +184,14 @@ class WPNODE(Forecaster):
         generator = torch.Generator().manual_seed(config.seed)
         forcing_dim = 0 if data.forcing is None else data.forcing.dim
         shape = data.scaler.scaled_shape(tuple(series.state_shape))
-        field = self._own_field or make_field(
-            config.field, shape, forcing_dim, generator
-        )
+        field = self._own_field
+        field = field or make_field(config.field, shape, forcing_dim, generator)
         attach_forcing(field, data.forcing)
         self._set_model(field, data.scaler, data.forcing_scaler, config, series)
         self.result_ = self._train(data, run, resume, group)
         if config.joint and self.result_.signal is None:
-            found = refine_network(field, series, data.scaler, config.weak.p)
+            maps = data.symmetry
+            found = refine_network(field, series, data.scaler, config.weak.p, maps)
             self.states_, self.sigma_ = found.states, found.sigma
         return self
 

@@ -17,7 +17,7 @@ from .evaluation import Evaluation, evaluate_field
 from .fields import Forcing, LibraryField
 from .metrics import GoodnessOfFit, goodness_of_fit
 from .model_file import write_model
-from .scaling import Scaler
+from .scaling import LinearScaler, Scaler
 from .solvers import RolloutResult, rollout
 from .training.config import TrainConfig
 from .training.prepare import attach_forcing, filtered, make_record
@@ -187,6 +187,12 @@ class Forecaster:
             raise TypeError(
                 "equations can be printed for `field='library'`; "
                 f"this field is a {type(self.field_).__name__}."
+            )
+        if isinstance(self.scaler_, LinearScaler):
+            raise TypeError(
+                "equations are printed for the entries of a state; this field was "
+                f"fitted in {self.field_.dim} coordinates of them. Those of the scaled "
+                "coordinates are `field_.equations()`."
             )
         inputs, sizes = {}, _sizes(self.scaler_)
         if self.forcing_scaler_ is not None:

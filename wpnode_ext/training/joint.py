@@ -11,7 +11,7 @@ penalty mu rises in stages: the data lead first, the field in the end.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -25,7 +25,9 @@ from ..runs import window_starts
 from ..scaling import Scaler
 from ..smoothing import local_polynomial
 from ..strong import call_field
+from ..symmetry import Symmetry
 from .loop import Row
+from .reduced import scaled_series
 
 # Short segments are needed: long ones do not see what changes from sample to sample.
 LENGTHS = (4, 6, 16, 50)
@@ -59,6 +61,7 @@ def train_jointly(
     steps: int = 200,
     lr: float = 1e-3,
     states_lr: float = 5e-2,
+    symmetry: Symmetry | None = None,
 ) -> JointResult:
     """Trains a field and the states of a record together, all samples in every step.
 
@@ -72,6 +75,7 @@ def train_jointly(
         steps: of the optimiser, in each stage.
         lr: rate for the weights; it falls to zero in every stage like a cosine.
         states_lr: rate for the states, in units of sigma.
+        symmetry: of the field; every step sees the states under one of its maps.
     """
     if series.dt is None:
         raise ValueError("`series` must have samples at equal distances.")
@@ -88,6 +92,8 @@ def train_jointly(
     terms = [term for term in terms if len(term.starts) > 0]
     if not terms:
         raise ValueError(f"`lengths` must have one that fits; got {list(lengths)}.")
+    maps = None if symmetry is None else symmetry.matrices.to(device, dtype)
+    generator = torch.Generator().manual_seed(0)
     history: list[Row] = []
     for number, penalty in enumerate(penalties):
         optimizer = torch.optim.Adam(
@@ -101,7 +107,12 @@ def train_jointly(
         for _ in range(steps):
             optimizer.zero_grad()
             u = start + noise * moves
-            f = call_field(field, record.t, u)
+            if maps is None:
+                f = call_field(field, record.t, u)
+            else:
+                g = maps[int(torch.randint(len(maps), (), generator=generator))]
+                # Back where the states are: noise and data stay as they were.
+                f = call_field(field, record.t, u @ g.T) @ torch.linalg.inv(g).T
             misfit = seen * ((record.v - u) / noise).square()
             fidelity = misfit.sum() / seen.sum()
             residual = torch.stack([term(u, f, noise) for term in terms]).mean()
@@ -120,16 +131,23 @@ def train_jointly(
 
 
 def refine_network(
-    field: nn.Module, series: Series, scaler: Scaler, p: int
+    field: nn.Module,
+    series: Series,
+    scaler: Scaler,
+    p: int,
+    symmetry: Symmetry | None = None,
 ) -> JointResult:
-    """:func:`train_jointly` for data in their own units; noise is estimated."""
+    """:func:`train_jointly` for data in their own units; noise is estimated.
+
+    The symmetry is that of the scaled states.
+    """
     if series.forcing is not None:
         raise ValueError("`refine` must be False for a network with inputs.")
-    scaled = replace(series, v=scaler.transform(series.v.double()))
+    scaled = scaled_series(series, scaler, None)
     first = local_polynomial(scaled)
-    found = train_jointly(field, scaled, first.sigma, p=p)
+    found = train_jointly(field, scaled, first.sigma, p=p, symmetry=symmetry)
     states = scaler.inverse(found.states.double().cpu())
-    return JointResult(states, first.sigma * scaler.scale, found.history)
+    return JointResult(states, scaler.spread(first.sigma), found.history)
 
 
 class _Segments:
