@@ -1,5 +1,6 @@
 """The last layer of any network, solved for."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from wpnode_ext.closed_form import refit_head
 from wpnode_ext.data import make_series
 from wpnode_ext.estimator import WPNODE
 from wpnode_ext.fields import MLPField
+from wpnode_ext.symmetry import Symmetry
 from wpnode_ext.training import TrainConfig
 from wpnode_ext.training.config import FieldConfig, OptimConfig, WeakForm
 
@@ -79,3 +81,16 @@ def test_training_may_solve_for_the_last_layer_now_and_then() -> None:
         losses[every] = result.history[0]["loss"]
     # With a rate this small the weights stay where they began, but for the refit.
     assert losses[1] < 0.05 * losses[0]
+
+
+def test_a_refit_under_a_symmetry_is_that_of_all_images_of_the_data() -> None:
+    symmetry = Symmetry.shifts(3) * Symmetry.reflection([-1, -1, -1])
+    v = torch.randn(120, 3, generator=torch.Generator().manual_seed(0)).double()
+    settings: dict[str, Any] = WEAK | {"ridge": 1e-6}
+    fields = [MLPField(3, (8,), generator=torch.Generator().manual_seed(0)).double()]
+    fields.append(copy.deepcopy(fields[0]))
+    images = [v @ g.T for g in symmetry.matrices]
+    one = refit_head(fields[0], make_series(v, dt=0.1), symmetry=symmetry, **settings)
+    other = refit_head(fields[1], make_series(images, dt=0.1), **settings)
+    assert one.n_rows == other.n_rows
+    torch.testing.assert_close(one.coefficients, other.coefficients)
