@@ -24,7 +24,7 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     np.savez("test.npz", v=clean[700:], dt=DT)
     settings = ["field.kind=library", "weak.p=4", "weak.ell=30", "weak.q=2"]
     command = ["train", "-q", "data.path=data.npz", *settings]
-    assert main([*command, "closed_form.ensemble=5", "name=one"]) == 0
+    assert main([*command, "ensemble=5", "name=one"]) == 0
     text = capsys.readouterr().out
     assert "closed_form (the field 'library' is linear" in text
     written = (tmp_path / "runs/one/config.yaml").read_text()
@@ -55,6 +55,28 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     again = load("runs/one/model.pt")
     heads = [next(one.field_.parameters()) for one in (again, model)]
     assert torch.equal(*heads)
+
+
+def test_the_command_has_the_names_that_python_has(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", v=oscillator_data(400, torch.float64).numpy(), dt=DT)
+    command = ["train", "-q", "data.path=data.npz", "field.kind=library"]
+    weak = ["weak.p=4", "weak.ell=30", "weak.q=2"]
+    assert main([*command, *weak, "refine=false", "ensemble=3"]) == 0
+    model = load("runs/run/model.pt")
+    assert model.config_.refine is False and len(model.members_) == 3
+    assert not (tmp_path / "runs/run/states.npz").exists()
+    capsys.readouterr()
+    assert main([*command, "closed_form.ensemble=3", "name=old"]) == 2
+    assert "Did you mean `ensemble`?" in capsys.readouterr().err
+    assert main([*command, "ensemble=-1", "name=few"]) == 2
+    assert "`ensemble` must be >= 0; got -1" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    assert "  refine=None" in text and "  ensemble=0" in text
 
 
 def test_a_dry_run_tells_the_method_that_would_be_taken(

@@ -56,6 +56,9 @@ def test_each_method_has_the_settings_the_paper_lists(
     method, window, epochs, patience, min_delta
 ) -> None:
     config = resolve(TrainConfig(method=method))
+    assert config.refine is False
+    assert resolve(TrainConfig(method=method, refine=True)).refine is True
+    assert resolve(TrainConfig(method="closed_form")).refine is True
     optim = config.optim
     assert config.strong.window == window
     assert config.strong.stride == (1 if method == "strong" else 2)

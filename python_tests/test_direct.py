@@ -178,7 +178,7 @@ def test_intervals_of_ensembles_hold_what_they_promise() -> None:
 
 def test_blocks_are_resampled_where_nothing_else_tells_the_spread() -> None:
     settings = config()
-    settings.closed_form.refine = False
+    settings.refine = False
     model = WPNODE(config=settings, ensemble=12).fit(noisy()[1], DT)
     heads = torch.stack([next(member.parameters()) for member in model.members_])
     spread = heads.std(0)

@@ -107,15 +107,13 @@ class WPNODE(Forecaster):
         names = (entry.name for entry in fields(TrainConfig))
         base = TrainConfig(**{name: getattr(given, name) for name in names})
         top = {"method": method, "lam": lam, "seed": seed, "scaler": scaler}
-        base = _with(base, device=device, joint=refine, **top)
+        base = _with(base, device=device, refine=refine, ensemble=ensemble, **top)
         base.strong = _with(base.strong, window=window)
         base.optim = _with(base.optim, epochs=epochs, lr=lr)
         base.weak = _with(base.weak, p=p, ell=ell, q=q)
         declared = {"symmetry": symmetry, "coordinates": coordinates}
         words = {k: x for k, x in declared.items() if isinstance(x, str)}
-        base.closed_form = _with(
-            base.closed_form, refine=refine, ensemble=ensemble, **words
-        )
+        base.closed_form = _with(base.closed_form, **words)
         self._declared: dict[str, Any] = {
             k: x for k, x in declared.items() if not isinstance(x, str)
         }
@@ -189,7 +187,7 @@ class WPNODE(Forecaster):
         attach_forcing(field, data.forcing)
         self._set_model(field, data.scaler, data.forcing_scaler, config, series)
         self.result_ = self._train(data, run, resume, group)
-        if config.joint and self.result_.signal is None:
+        if config.refine and self.result_.signal is None:
             maps = data.symmetry
             found = refine_network(field, series, data.scaler, config.weak.p, maps)
             self.states_, self.sigma_ = found.states, found.sigma

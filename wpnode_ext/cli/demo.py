@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> None:
         data=DataConfig(path=str(data), dt=dt),
     )
     if arguments.fast:
-        config.method, config.closed_form.refine = "closed_form", False
+        config.method, config.refine = "closed_form", False
     model = WPNODE(config=config)
     print("4. learning the field, the default way ...")
     learning = time.perf_counter()
@@ -117,9 +117,7 @@ def _level(noise: NoiseEstimate) -> float:
 def _how(model: WPNODE) -> str:
     config = model.config_
     if config.method == "closed_form":
-        more = (
-            ", states and field refined together" if config.closed_form.refine else ""
-        )
+        more = ", states and field refined together" if config.refine else ""
         return f"{config.field.features} random features, solved at once{more}"
     return f"a network, trained for {model.result_.epochs} epochs ({config.method})"
 

@@ -18,13 +18,14 @@ from .data import RunConfig, read_series, read_validation
 EPILOG = """\
 settings and their defaults (None: what the paper uses for the method; weak.* 0: chosen
 from the data as `wpnode tune` does; method auto: closed_form where it applies, and wp
-where its field does not explain the data):
+where its field does not explain the data; refine: field and states improved together,
+None: in the closed form alone; ensemble: fields for forecasts with a spread):
 {keys}
 
 examples:
   wpnode train data.path=l63.npz name=first
-  wpnode train l63.yaml method=closed_form field.kind=library closed_form.ensemble=30
-  wpnode train l63.yaml method=weak weak.ell=40 optim.epochs=500
+  wpnode train l63.yaml method=closed_form field.kind=library ensemble=30
+  wpnode train l63.yaml method=weak weak.ell=40 optim.epochs=500 refine=true
   wpnode train l63.yaml --dry-run
   wpnode train --resume runs/first
   torchrun --nproc-per-node=2 -m wpnode_ext train l63.yaml

@@ -66,16 +66,13 @@ class FieldConfig:
 class ClosedFormConfig:
     """Least squares for the head of a field, and what follows.
 
-    `ridge` None: chosen by forecasts of held-out data. `refine`: field and states
-    improved together. `ensemble`: fields as likely as the best one, for forecasts with
-    a spread. Training by gradients heeds the last two as well: `symmetry`: "shifts",
-    "mirror" or "odd_mirror" of a ring, joined by "+", or the signs of a reflection,
-    "-,-,+"; `coordinates`: "fourier" or "pod", fewer coordinates to learn in.
+    `ridge` None: chosen by forecasts of held-out data. Training by gradients heeds the
+    other two as well: `symmetry`: "shifts", "mirror" or "odd_mirror" of a ring, joined
+    by "+", or the signs of a reflection, "-,-,+"; `coordinates`: "fourier" or "pod",
+    fewer coordinates to learn in.
     """
 
     ridge: float | None = None
-    refine: bool = True
-    ensemble: int = 0
     symmetry: str = ""
     coordinates: str = ""
 
@@ -121,10 +118,14 @@ class ValidationConfig:
 class TrainConfig:
     """Everything the trainer needs besides the data.
 
-    `joint`: after training by gradients, network and states are trained together.
+    `refine`: field and states improved together; None: for "closed_form" alone.
+    `ensemble`: fields that suit the data about as well as the best one, for forecasts
+    with a spread.
     """
 
     method: Method = "auto"
+    refine: bool | None = None
+    ensemble: int = 0
     lam: float = 0.5
     weak: WeakForm = setting(default_factory=WeakForm)
     strong: StrongForm = setting(default_factory=StrongForm)
@@ -132,7 +133,6 @@ class TrainConfig:
     optim: OptimConfig = setting(default_factory=OptimConfig)
     closed_form: ClosedFormConfig = setting(default_factory=ClosedFormConfig)
     validation: ValidationConfig = setting(default_factory=ValidationConfig)
-    joint: bool = False
     scaler: Literal["minmax", "standard", "identity"] = "minmax"
     seed: int = 0
     device: str = "cpu"
@@ -179,6 +179,10 @@ def resolve(config: TrainConfig) -> TrainConfig:
         optim.plateau_patience = max(1, (optim.patience or 1) // 2)
     if optim.batch_size < 1:
         raise ValueError(f"`optim.batch_size` must be >= 1; got {optim.batch_size}.")
+    if config.ensemble < 0:
+        raise ValueError(f"`ensemble` must be >= 0; got {config.ensemble}.")
+    if config.refine is None:
+        config.refine = method == "closed_form"
     if not 0.0 <= config.validation.fraction < 1.0:
         raise ValueError(
             "`validation.fraction` must lie in [0, 1); "
@@ -258,11 +262,11 @@ def dotted_names(kind: type, prefix: str = "") -> list[str]:
 
 def unknown_key(key: str, names: list[str]) -> str:
     """The message for a key that does not exist, with the nearest one that does."""
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    # A right last part under a wrong or missing group: ell for weak.ell.
+    tail = key.rpartition(".")[2]
+    near = [name for name in names if name.rpartition(".")[2] == tail][:1]
     if not near:
-        # A right last part under a wrong or missing group: ell for weak.ell.
-        tail = key.rpartition(".")[2]
-        near = [name for name in names if name.rpartition(".")[2] == tail][:1]
+        near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
     hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(names)}."
     return f"`{key}` is not a setting. {hint}"
 

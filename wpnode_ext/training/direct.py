@@ -184,9 +184,9 @@ def solve_field(
 
     refinement = None
     told_apart = series.forcing is None or series.n_series == 1
-    if config.closed_form.refine and not told_apart:
+    if config.refine and not told_apart:
         say("states are not refined: several series with inputs share one clock")
-    if config.closed_form.refine and told_apart:
+    if config.refine and told_apart:
         refinement = refine(
             scaled,
             fit,
@@ -204,12 +204,12 @@ def solve_field(
         assert isinstance(found, LinearField)
         field = found
     members: list[LinearField] = []
-    if config.closed_form.ensemble > 0:
+    if config.ensemble > 0:
         states = None if refinement is None else refinement.states
         believed = scaled if states is None else replace(scaled, v=states, mask=None)
         members = draw_members(
             field,
-            config.closed_form.ensemble,
+            config.ensemble,
             likely=None if refinement is None else refinement.likely,
             series=believed,
             refit=lambda member, part: fit_closed_form(
