@@ -1,6 +1,7 @@
 """Fit, forecast, judge, save: the whole method behind one object."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,17 +16,15 @@ from .fields import LinearField, as_field
 from .forecaster import Data, Forecaster, as_series
 from .model_file import read_model
 from .symmetry import Symmetry
-from .training import checkpoint
 from .training.config import FieldKind, Method, TrainConfig, resolve
 from .training.direct import solve_field
 from .training.distributed import ProcessGroup
-from .training.joint import refine_network
 from .training.log import RunLog
-from .training.loop import Trainer, TrainResult
 from .training.method import choose_method, choose_weak_form
-from .training.prepare import Prepared, attach_forcing, make_field, prepare
+from .training.network import Place, train_network
+from .training.prepare import attach_forcing, make_field, prepare
 from .training.run_folder import RunFolder
-from .training.states_file import write_states
+from .training.states_file import RefinedStates, write_states
 
 
 class WPNODE(Forecaster):
@@ -42,8 +41,9 @@ class WPNODE(Forecaster):
             scaled coordinates. By default "features" for the closed form, else "mlp".
         refine: whether states and field are improved together; by default in the
             closed form alone. For networks see :mod:`wpnode_ext.training.joint`.
-        ensemble: number of fields as likely as the best one that the closed form keeps
-            for :meth:`forecast_ensemble`.
+        ensemble: number of other fields that suit the data about as well as the best
+            one, for :meth:`forecast_ensemble`. The closed form draws them; a network
+            is trained as often, with other seeds, on blocks of the record drawn anew.
         symmetry: of the system: a `Symmetry`, or words as in
             :meth:`~wpnode_ext.symmetry.Symmetry.named`. Networks learn it from
             minibatches that are seen under its maps.
@@ -66,7 +66,8 @@ class WPNODE(Forecaster):
         choice_: how the weak form was chosen, or None.
         result_: how training ended.
         states_, states_std_: refined states at the samples and their error bars, in the
-            units of the data; None where states were not refined.
+            units of the data; None where states were not refined. For networks see
+            :func:`~wpnode_ext.training.refined_network.refine_network`.
         sigma_: noise per component, in the units of the data; None likewise.
 
     Those of :class:`~wpnode_ext.forecaster.Forecaster` hold the model.
@@ -179,18 +180,25 @@ class WPNODE(Forecaster):
         data = prepare(
             training, validation, config, q_filter=q_filter, **self._declared
         )
-        generator = torch.Generator().manual_seed(config.seed)
         forcing_dim = 0 if data.forcing is None else data.forcing.dim
         shape = data.scaler.scaled_shape(tuple(series.state_shape))
-        field = self._own_field
-        field = field or make_field(config.field, shape, forcing_dim, generator)
+        first = deepcopy(self._own_field)
+
+        def make(seed: int) -> nn.Module:
+            generator = torch.Generator().manual_seed(seed)
+            if first is not None:
+                return deepcopy(first)
+            return make_field(config.field, shape, forcing_dim, generator)
+
+        field = self._own_field or make(config.seed)
         attach_forcing(field, data.forcing)
         self._set_model(field, data.scaler, data.forcing_scaler, config, series)
-        self.result_ = self._train(data, run, resume, group)
-        if config.refine and self.result_.signal is None:
-            maps = data.symmetry
-            found = refine_network(field, series, data.scaler, config.weak.p, maps)
-            self.states_, self.sigma_ = found.states, found.sigma
+        folder = RunFolder(run) if isinstance(run, str | Path) else run
+        place = Place(folder, resume, group, self.verbose)
+        trained = train_network(field, make, series, training, data, config, place)
+        self.result_, self.members_ = trained.result, trained.members
+        if trained.refined is not None:
+            self._set_states(trained.refined)
         return self
 
     def _solve(
@@ -225,48 +233,14 @@ class WPNODE(Forecaster):
         self.solved_, self.members_ = solved, solved.members
         if solved.refinement is not None:
             found = solved.refined_states()
-            self.states_, self.states_std_ = found.states, found.std
-            self.sigma_ = found.sigma
+            self._set_states(found)
             if folder is not None:
                 write_states(folder.states, found)
         return solved.complaint
 
-    def _train(
-        self,
-        data: Prepared,
-        run: RunFolder | str | Path | None,
-        resume: bool,
-        group: ProcessGroup,
-    ) -> TrainResult:
-        folder = RunFolder(run) if isinstance(run, str | Path) else run
-        here = folder if group.is_main else None
-        log = RunLog(
-            metrics=here and here.metrics,
-            log=here and here.log,
-            tensorboard=here.path / "tensorboard"
-            if here is not None and self.config_.tensorboard
-            else None,
-            progress=self.verbose and group.is_main,
-        )
-        with log:
-            if data.validate is None:
-                log.say("no held-out data: the training loss decides the weights kept")
-            trainer = Trainer(
-                self.field_,
-                data.record,
-                self.config_,
-                validate=data.validate,
-                reporter=log,
-                folder=None if folder is None else folder.checkpoints,
-                group=group,
-                extra={"scaler": data.scaler.state_dict()},
-                symmetry=data.symmetry,
-            )
-            if resume:
-                if folder is None:
-                    raise ValueError("`resume` needs the `run` folder to continue.")
-                trainer.load_state_dict(checkpoint.load(folder.last, "training"))
-            return trainer.run()
+    def _set_states(self, found: RefinedStates) -> None:
+        self.states_, self.states_std_ = found.states, found.std
+        self.sigma_ = found.sigma
 
 
 def load(path: str | Path, *, field: nn.Module | None = None) -> WPNODE:

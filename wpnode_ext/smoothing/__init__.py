@@ -1,6 +1,7 @@
 """Noisy series and a model that is almost right: the states between the two."""
 
-from .local_polynomial import LocalFit, first_states, local_polynomial
+from .held_out import Watch, hide_values
+from .local_polynomial import LocalFit, first_states, local_polynomial, noise_of
 from .projected import ProjectedStep, projected_step
 from .refine import NEGLIGIBLE_NOISE, Refinement, refine
 from .rounds import Round, is_wide
@@ -14,10 +15,13 @@ __all__ = [
     "Refinement",
     "Round",
     "SmoothedStates",
+    "Watch",
     "WideStep",
     "first_states",
+    "hide_values",
     "is_wide",
     "local_polynomial",
+    "noise_of",
     "projected_step",
     "refine",
     "smooth_states",

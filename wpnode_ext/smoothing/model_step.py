@@ -46,9 +46,15 @@ class ModelStep:
         if isinstance(field, nn.Module):
             floats = [x for x in field.parameters() if x.is_floating_point()]
             self._dtype = floats[0].dtype if floats else torch.float64
+        # Numbers a field holds for each state while it is evaluated.
+        self._width = getattr(field, "n_features", 1) * getattr(field, "sites", 1)
         # The Jacobian of a forced field would need the input as well.
         autonomous = getattr(field, "forcing_dim", 0) == 0
         self._jacobian = getattr(field, "jacobian", None) if autonomous else None
+        if self._jacobian is None and isinstance(field, nn.Module):
+            widest = max((len(x) for x in field.parameters() if x.dim() > 1), default=1)
+            # Forward-mode derivatives by all entries are taken at once.
+            self._width = max(self._width, widest * state.numel())
 
     def __call__(
         self, u: Float[Tensor, "M D"], t: Float[Tensor, " M"], h: Float[Tensor, " M"]
@@ -85,8 +91,7 @@ class ModelStep:
     def _slices(
         self, u: Tensor, t: Tensor, h: Tensor
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        width = getattr(self._field, "n_features", 1) * getattr(self._field, "sites", 1)
-        size = max(1, SLICE // max(width, u.shape[1] ** 2))
+        size = max(1, SLICE // max(self._width, u.shape[1] ** 2))
         return zip(u.split(size), t.split(size), h.split(size), strict=True)
 
     def _advance(self, u: Tensor, t: Tensor, h: Tensor) -> Float[Tensor, "M D"]:

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -41,6 +42,10 @@ class RunFolder:
         self.model = self.path / "model.pt"
         self.states = self.path / "states.npz"
 
+    def member(self, number: int) -> Path:
+        """Folder of the checkpoints of a member of the ensemble."""
+        return self.checkpoints / f"member_{number:03d}"
+
     def create(self, *, overwrite: bool = False) -> "RunFolder":
         """Makes the folders; refuses a path that holds a run already."""
         if self.config.exists() and not overwrite:
@@ -52,6 +57,8 @@ class RunFolder:
             for old in (self.metrics, self.log, self.last, self.model, self.states):
                 old.unlink(missing_ok=True)
             (self.checkpoints / "best.pt").unlink(missing_ok=True)
+            for member in self.checkpoints.glob("member_*"):
+                shutil.rmtree(member)
         for folder in (self.checkpoints, self.figures):
             folder.mkdir(parents=True, exist_ok=True)
         return self
