@@ -50,6 +50,8 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     assert "States refined with the field" in page
     assert "Method: closed_form" in page and "rounds of smoothing" in page
     assert (tmp_path / "runs/one/figures/states.png").exists()
+    assert "<td>members of the ensemble</td><td>5</td>" in page.replace("\n", "")
+    assert "within their 90% interval" in page and "Bands hold 90%" in page
     # A run that is resumed is solved again, to the same bits.
     assert main(["train", "-q", "--resume", "runs/one"]) == 0
     again = load("runs/one/model.pt")

@@ -29,9 +29,16 @@ def drawn(figure: Figure) -> None:
 def test_forecasts_are_drawn_by_member_and_component(paths) -> None:
     t, u_hat, u = paths
     figure = figures.forecast(
-        t, u_hat, u, valid_until=torch.tensor([1.0, 2.0, 3.0, 4.0]), names=["x", "y"]
+        t,
+        u_hat,
+        u,
+        valid_until=torch.tensor([1.0, 2.0, 3.0, 4.0]),
+        names=["x", "y"],
+        band=(u_hat - 0.1, u_hat + 0.1),
     )
     drawn(figure)
+    area = figure.axes[1].collections[0].get_paths()[0].vertices
+    assert area[:, 1].max() == pytest.approx(u_hat[:, 1, 0].max().item() + 0.1)
     # Three of the four members, two components.
     assert len(figure.axes) == 6
     axes = figure.axes[1]

@@ -39,7 +39,11 @@ class EnsembleForecast:
     def interval(
         self, level: float = 0.9, *, sigma: Array | float = 0.0, seed: int = 0
     ) -> tuple[Float[Tensor, "T ..."], Float[Tensor, "T ..."]]:
-        """Ends of the central interval that holds `level` of the members.
+        """Ends of the central interval that holds a further member with chance `level`.
+
+        Quantiles of the M members themselves would hold it less often, by a factor of
+        ``(M - 1) / (M + 1)``. Few members cannot tell wide intervals: beyond a level
+        of that size the ends are those of all members.
 
         Args:
             level: between 0 and 1.
@@ -56,6 +60,9 @@ class EnsembleForecast:
             z = torch.randn(values.shape, generator=generator, dtype=values.dtype)
             values = values + noise * z
         ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)
+        # Of M draws the k-th has the expected quantile k / (M + 1).
+        count = len(values)
+        ends = (((count + 1) * ends - 1) / max(1, count - 1)).clamp(0.0, 1.0)
         low, high = values.nanquantile(ends, dim=0)
         return low, high
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from . import figures
 from .climate import Climate
 from .data import Series
+from .ensemble import EnsembleForecast
 from .evaluation import Evaluation
 from .forecaster import Forecaster
 from .html import Page
@@ -18,6 +19,9 @@ from .report_data import MANY, Names, add_figure, show_data, show_refined
 from .training.log import read_metrics
 from .training.run_folder import RunFolder
 from .training.states_file import read_states
+
+# Share of the members that the bands of a forecast hold.
+LEVEL = 0.9
 
 
 def write_report(
@@ -29,6 +33,7 @@ def write_report(
     evaluation: Evaluation | None = None,
     climate: Climate | None = None,
     fit: GoodnessOfFit | None = None,
+    ensemble: EnsembleForecast | None = None,
     length: float | None = None,
     note: str = "",
     path: Path | None = None,
@@ -43,6 +48,7 @@ def write_report(
         evaluation: forecasts against a reference.
         climate: statistics of long forecasts against it.
         fit: goodness of fit to the observations.
+        ensemble: forecasts of the members of an ensemble from the same starts.
         length: of the periodic line the state lives on, for its densities.
         note: one sentence on what the forecasts were judged against, or why not.
         path: file to write; default ``report.html`` in the folder.
@@ -55,7 +61,7 @@ def write_report(
     if note and evaluation is None:
         page.paragraph(note, note=True)
     if evaluation is not None:
-        _forecasts(page, evaluation, note, names, run)
+        _forecasts(page, evaluation, ensemble, note, names, run)
     if climate is not None and evaluation is not None:
         _climate(page, climate, evaluation, length, names, run)
     if fit is not None:
@@ -73,7 +79,12 @@ def write_report(
 
 
 def _forecasts(
-    page: Page, result: Evaluation, note: str, names: Names, run: RunFolder
+    page: Page,
+    result: Evaluation,
+    ensemble: EnsembleForecast | None,
+    note: str,
+    names: Names,
+    run: RunFolder,
 ) -> None:
     page.heading("How good are the forecasts?")
     low, high = result.vpt.interval
@@ -84,7 +95,16 @@ def _forecasts(
     )
     if note:
         page.paragraph(note, note=True)
-    page.table(result.rows())
+    rows, band = result.rows(), None
+    errors = {"model": result.rmse, "unchanged state": result.rmse_persistence}
+    if ensemble is not None:
+        band = ensemble.interval(LEVEL)
+        rows += _spread(ensemble, band, result)
+        # In the units of the errors: spreads of the reference.
+        size = result.u.flatten(0, 1).std(0, correction=0)
+        spread = (ensemble.std / size).flatten(1).square().mean(1).sqrt()
+        errors["spread of the ensemble"] = spread
+    page.table(rows)
     order = result.vpt.vpt.argsort(descending=True).tolist()
     members = [order[0], order[len(order) // 2], order[-1]]
     if result.u.flatten(2).shape[2] > MANY:
@@ -107,15 +127,18 @@ def _forecasts(
                 for member in members
             ],
             names=names,
+            band=band and (band[0][:, members], band[1][:, members]),
         )
         caption = (
             "Forecasts and truth: the longest, the median and the shortest; the line "
             "marks the valid time."
         )
+        if band is not None:
+            caption += f" Bands hold {LEVEL:.0%} of the ensemble."
     add_figure(page, run, "forecast", figure, caption)
     figure = figures.error_growth(
         result.t,
-        {"model": result.rmse, "unchanged state": result.rmse_persistence},
+        errors,
         threshold=result.vpt.threshold,
     )
     caption = (
@@ -123,6 +146,19 @@ def _forecasts(
         "state."
     )
     add_figure(page, run, "error", figure, caption)
+
+
+def _spread(
+    ensemble: EnsembleForecast, band: tuple[Tensor, Tensor], result: Evaluation
+) -> list[tuple[str, str]]:
+    """How many members there are, and whether their intervals hold the truth."""
+    low, high = band
+    # All forecasts begin at the reference: its first sample tells nothing.
+    inside = ((low <= result.u) & (result.u <= high))[1:].double().mean().item()
+    return [
+        ("members of the ensemble", str(len(ensemble.members))),
+        (f"reference within their {LEVEL:.0%} interval", f"{100 * inside:.0f} %"),
+    ]
 
 
 def _climate(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..climate import Climate
 from ..data import Series
+from ..ensemble import EnsembleForecast
 from ..evaluation import Evaluation
 from ..forecaster import Forecaster
 from ..metrics import GoodnessOfFit
@@ -29,12 +30,14 @@ class Judgement:
     """What could be said of a model; None where the data do not allow it.
 
     Attributes:
+        ensemble: forecasts of all members from the same starts; None without members.
         note: what the forecasts were compared with, or why they were not.
     """
 
     evaluation: Evaluation | None = None
     climate: Climate | None = None
     fit: GoodnessOfFit | None = None
+    ensemble: EnsembleForecast | None = None
     note: str = ""
 
 

@@ -23,8 +23,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "report",
         "write one HTML page about a run",
         "Settings, versions, training curves, noise, filter, forecasts and their "
-        "climate, with the\nfigures in the page. Forecasts are compared with "
-        "--reference, else with the filtered\ndata held out of training.",
+        "climate, and the\nspread of an ensemble, with the figures in the page. "
+        "Forecasts are compared with\n--reference, else with the filtered data held "
+        "out of training.",
         "example: wpnode report runs/first --reference l63_test.npz --lyapunov 0.91",
     )
     parser.add_argument("run_folder", metavar="RUN", help="run folder")
@@ -47,6 +48,11 @@ def run(arguments: argparse.Namespace) -> None:
         elif config is not None and series is not None:
             reference, note = held_out_reference(config, series, model)
         found = judge(arguments, model, reference, note, series)
+        shown = found.evaluation
+        if shown is not None and model.members_:
+            found.ensemble = model.forecast_ensemble(
+                shown.u[0], shown.t, method=arguments.solver
+            )
     path = write_report(
         folder,
         model,
@@ -54,6 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         evaluation=found.evaluation,
         climate=found.climate,
         fit=found.fit,
+        ensemble=found.ensemble,
         length=arguments.length,
         note=found.note,
         path=arguments.output,

@@ -25,6 +25,7 @@ def forecast(
     valid_until: Array | None = None,
     titles: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
+    band: tuple[Array, Array] | None = None,
 ) -> "Figure":
     """Forecasts against truth, a column a member and a row a component.
 
@@ -35,8 +36,10 @@ def forecast(
         valid_until: valid prediction time of every member, marked by a line, ``[B]``.
         titles: of the columns.
         names: of the components.
+        band: lower and upper ends of an interval around the forecasts, shaped as these.
     """
     time, path, truth = as_float64(t, "t"), as_members(u_hat), as_members(u)
+    ends = None if band is None else [as_members(end) for end in band]
     columns, rows = min(COLUMNS, truth.shape[1]), min(ROWS, truth.shape[2])
     figure = empty_figure(3.3 * columns + 0.5, 1.3 * rows + 0.8)
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
@@ -49,6 +52,9 @@ def forecast(
             axes.plot(
                 time, path[:, column, row], "--", color=MODEL, lw=1, label="forecast"
             )
+            if ends is not None:
+                low, high = (end[:, column, row] for end in ends)
+                axes.fill_between(time, low, high, color=MODEL, alpha=0.25, lw=0)
             if valid_until is not None:
                 end = as_float64(valid_until, "valid_until")[column].item()
                 axes.axvline(end, color=DATA, lw=0.8)
