@@ -175,7 +175,7 @@ def test_intervals_of_ensembles_hold_what_they_promise() -> None:
         seen.append(((low <= held_out) & (held_out <= high)).double().mean())
     # Errors within a record move together: it gives two numbers, those of its start.
     # Squares of 16 of them, in units of the spread, have a mean within 5.14 / 16 and
-    # 34.27 / 16 in 99 of 100 cases (chi-square); 75 other records gave 0.87.
+    # 34.27 / 16 in 99 of 100 cases (chi-square).
     assert 5.14 / 16 <= torch.stack(errors).mean() <= 34.27 / 16
     # Shares of single records differ by 0.2, which leaves 0.07 for the mean of eight.
     assert 0.6 <= torch.stack(inside).mean()
