@@ -35,6 +35,15 @@ def lorenz63(n: int, dt: float) -> Tensor:
     return lorenz63_at(tuple(np.arange(n) * dt))
 
 
+def noisy_lorenz63(n: int, ratio: float, seed: int = 1) -> tuple[Tensor, Tensor, float]:
+    """Every 0.01, the same with noise of the global RMS, and the noise."""
+    clean = lorenz63(n, 0.01)
+    sigma = ratio * clean.square().mean().sqrt().item()
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    return clean, clean + sigma * noise, sigma
+
+
 @lru_cache
 def noisy_lorenz96(sites: int, n: int) -> tuple[Tensor, Tensor]:
     """A ring every 0.02, and the same with noise of a tenth of its spread."""

@@ -1,4 +1,4 @@
-"""First states, rounds of smoothing and fitting, and when they stop."""
+"""Rounds of smoothing and fitting, and when they stop."""
 
 import importlib
 from dataclasses import replace
@@ -6,17 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.signal import savgol_filter
 from torch import Tensor
 
-from problems import lorenz63, lorenz63_field
+from problems import lorenz63, lorenz63_field, noisy_lorenz63
 from wpnode_ext import ops, rollout, segment_weights, vpt
 from wpnode_ext._typing import Field
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import add_noise, make_series
 from wpnode_ext.fields import LibraryField, RandomFeatureField
 from wpnode_ext.fields.linear import LinearField
-from wpnode_ext.smoothing import local_polynomial, refine
+from wpnode_ext.smoothing import refine
 from wpnode_ext.smoothing.held_out import Watch
 from wpnode_ext.systems import Lorenz63
 
@@ -41,14 +40,6 @@ def quadratic(u: Tensor) -> LinearField:
     return weak_least_squares(LibraryField(3, 2).double(), u, 1e-10)
 
 
-def noisy_lorenz(n: int, ratio: float, seed: int = 1) -> tuple[Tensor, Tensor, float]:
-    clean = lorenz63(n, DT)
-    sigma = ratio * clean.square().mean().sqrt().item()
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
-    return clean, clean + sigma * noise, sigma
-
-
 def mean_vpt(field: Field, starts: int = 12) -> float:
     """Of forecasts from clean states after those that were learned from."""
     n = 700
@@ -59,52 +50,11 @@ def mean_vpt(field: Field, starts: int = 12) -> float:
     return vpt(u, truth, dt=DT, lyapunov_exponent=0.91, threshold=0.3).mean
 
 
-def test_local_polynomials_are_savitzky_golay_on_uniform_times() -> None:
-    _, v, _ = noisy_lorenz(300, 0.05)
-    fit = local_polynomial(make_series(v, dt=DT), widths=[25])
-    expected = np.asarray(savgol_filter(v.numpy(), 25, 4, axis=0))
-    np.testing.assert_allclose(fit.states.numpy(), expected, rtol=0, atol=1e-4)
-
-
-def test_local_polynomials_choose_a_width_and_tell_the_noise() -> None:
-    clean, v, sigma = noisy_lorenz(2000, 0.05)
-    fit = local_polynomial(make_series(v, dt=DT))
-    assert (fit.sigma / sigma - 1).abs().max() < 0.05
-    errors = {
-        width: (local_polynomial(make_series(v, dt=DT), widths=[width]).states - clean)
-        .square()
-        .mean()
-        .sqrt()
-        .item()
-        for width in (7, 13, 25, 51)
-    }
-    chosen = (fit.states - clean).square().mean().sqrt().item()
-    assert chosen <= 1.1 * min(errors.values())
-
-
-def test_local_polynomials_take_irregular_times_gaps_and_missing_values() -> None:
-    rng = np.random.default_rng(0)
-    t = 0.025 * (np.arange(400) + rng.uniform(-0.4, 0.4, 400))
-    t[200:] += 50
-    signal = np.stack([np.sin(t), np.cos(2 * t)], 1)
-    v = signal + 0.01 * rng.normal(size=signal.shape)
-    v[50:53, 0] = np.nan
-    fit = local_polynomial(make_series(v, t=t), widths=[25])
-    assert np.abs(fit.states.numpy() - signal).max() < 0.03
-    assert (fit.sigma - 0.01).abs().max() < 0.003
-
-
-def test_no_width_above_the_degree_is_refused() -> None:
-    series = make_series(torch.randn(30, 1), dt=1.0)
-    with pytest.raises(ValueError, match=r"`widths` must have one above degree \+ 2"):
-        local_polynomial(series, widths=[5])
-
-
 @pytest.mark.parametrize("ratio", [0.05, 0.2])
 def test_refined_states_and_forecasts_are_far_better_than_the_first(
     ratio: float,
 ) -> None:
-    clean, v, sigma = noisy_lorenz(4000, ratio)
+    clean, v, sigma = noisy_lorenz63(4000, ratio)
     rows = []
     result = refine(
         v, quadratic, dt=DT, progress=lambda number, row: rows.append((number, row))
@@ -121,7 +71,7 @@ def test_refined_states_and_forecasts_are_far_better_than_the_first(
 
 
 def test_alternating_with_fits_alone_improves_the_states_too() -> None:
-    clean, v, sigma = noisy_lorenz(3000, 0.05)
+    clean, v, sigma = noisy_lorenz63(3000, 0.05)
     result = refine(v, quadratic, dt=DT, update="fit", schedule=(0.1, 0.05, 0.025))
     refined = (result.states - clean).square().mean().sqrt() / sigma
     assert refined < 0.15
@@ -129,7 +79,7 @@ def test_alternating_with_fits_alone_improves_the_states_too() -> None:
 
 
 def test_a_field_that_is_not_linear_in_its_weights_goes_through_fit() -> None:
-    clean, v, sigma = noisy_lorenz(1000, 0.05)
+    clean, v, sigma = noisy_lorenz63(1000, 0.05)
     calls = []
 
     def fit(u: Tensor):
@@ -144,7 +94,7 @@ def test_a_field_that_is_not_linear_in_its_weights_goes_through_fit() -> None:
 
 
 def test_rounds_stop_when_held_out_values_are_predicted_worse() -> None:
-    _, v, _ = noisy_lorenz(1000, 0.05)
+    _, v, _ = noisy_lorenz63(1000, 0.05)
     wrong = iter([1.0, 1.0, 1.5, 1.5])
 
     def fit(u: Tensor):
@@ -160,7 +110,7 @@ def test_rounds_stop_when_held_out_values_are_predicted_worse() -> None:
 
 def test_a_model_that_is_not_that_good_is_believed_less_again() -> None:
     """One per cent of the field is too much for steps that are sure to 1e-3 sigma."""
-    _, v, _ = noisy_lorenz(2000, 0.02)
+    _, v, _ = noisy_lorenz63(2000, 0.02)
 
     def fit(u: Tensor):
         return lambda t, x: 1.01 * lorenz63_field(x)
@@ -179,7 +129,7 @@ def test_a_field_whose_steps_are_not_finite_is_reported(
     if wide:
         rounds = importlib.import_module("wpnode_ext.smoothing.rounds")
         monkeypatch.setattr(rounds, "MATRIX_UNKNOWNS", 1)
-    _, v, _ = noisy_lorenz(300, 0.05)
+    _, v, _ = noisy_lorenz63(300, 0.05)
 
     def fit(u: Tensor) -> LinearField:
         field = LibraryField(3, 2).double()
@@ -195,7 +145,7 @@ def test_a_field_whose_steps_are_not_finite_is_reported(
 
 
 def test_a_field_is_judged_by_its_own_round() -> None:
-    _, v, _ = noisy_lorenz(1500, 0.05)
+    _, v, _ = noisy_lorenz63(1500, 0.05)
     fields: list[LinearField] = []
 
     def fit(u: Tensor) -> LinearField:
@@ -212,7 +162,7 @@ def test_a_field_is_judged_by_its_own_round() -> None:
 
 
 def test_errors_of_the_callback_are_not_swallowed() -> None:
-    _, v, _ = noisy_lorenz(300, 0.05)
+    _, v, _ = noisy_lorenz63(300, 0.05)
     calls = []
 
     def fit(u: Tensor) -> LinearField:
@@ -242,7 +192,7 @@ def test_data_without_noise_are_left_alone() -> None:
 
 
 def test_several_series_with_missing_values_are_refined_together() -> None:
-    clean, v, sigma = noisy_lorenz(3000, 0.05)
+    clean, v, sigma = noisy_lorenz63(3000, 0.05)
     v[700:705] = float("nan")
     series = make_series([v[:1400], v[1400:]], dt=DT)
     result = refine(series, quadratic, schedule=(0.1, 0.03, 0.01))
@@ -275,7 +225,7 @@ def test_irregular_times_a_gap_and_two_lengths_are_refined_together() -> None:
 
 
 def test_arguments_of_refine_are_checked() -> None:
-    _, v, _ = noisy_lorenz(300, 0.05)
+    _, v, _ = noisy_lorenz63(300, 0.05)
     with pytest.raises(ValueError, match="`update` must be 'auto'"):
         refine(v, quadratic, dt=DT, update="both")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`held_out` must lie between 0 and 0.5"):
@@ -284,7 +234,7 @@ def test_arguments_of_refine_are_checked() -> None:
 
 @pytest.mark.slow
 def test_a_black_box_gains_from_refinement_too() -> None:
-    _, v, _ = noisy_lorenz(5000, 0.05)
+    _, v, _ = noisy_lorenz63(5000, 0.05)
 
     def features(u: Tensor) -> LinearField:
         field = RandomFeatureField(
