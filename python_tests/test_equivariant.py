@@ -5,11 +5,15 @@ from typing import Any
 import pytest
 import torch
 
+from problems import lorenz63
 from test_symmetry import largest_violation, noisy_ring
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
+from wpnode_ext.smoothing import projected_step
+from wpnode_ext.smoothing.model_step import ModelStep
+from wpnode_ext.smoothing.smoother import as_problem
 from wpnode_ext.symmetry import Symmetry
 
 WEAK: dict[str, Any] = {"p": 4, "ell": 20, "q": 4}
@@ -80,6 +84,39 @@ def test_features_head_and_jacobian_agree(make) -> None:
         torch.testing.assert_close(both, (value, expected))
         field.set_coefficients(2 * field.coefficients)
         torch.testing.assert_close(field(0.0, u), 2 * value)
+
+
+@pytest.mark.parametrize("make", [library, random_features])
+def test_a_prior_weighs_coefficients_as_it_weighs_the_whole_head(make) -> None:
+    field = with_random_head(make(Symmetry.reflection([-1, -1, 1])))
+    u = torch.randn(50, 3, generator=torch.Generator().manual_seed(1)).double()
+    own = (field.coefficients[:, 0] * field.feature_sizes(u)).square().sum()
+    whole = (field.head() * field.base.feature_sizes(u)[:, None]).square().sum()
+    torch.testing.assert_close(own, whole / 3)
+
+
+def test_a_symmetry_leaves_fewer_numbers_to_be_determined() -> None:
+    u = lorenz63(800, 0.01)
+    u = (u - u.mean(0) * torch.tensor([0, 0, 1])) / u.std(0)
+    draw = torch.Generator().manual_seed(2)
+    v = u + 0.05 * torch.randn(u.shape, generator=draw, dtype=torch.float64)
+    series = make_series(v, dt=0.01)
+    speed = (u[2:] - u[:-2]) / 0.02
+    symmetry = Symmetry.reflection([-1, -1, 1])
+    equivariant = random_features(symmetry, families=40)
+    plain = equivariant.base
+    assert isinstance(plain, RandomFeatureField)
+    determined = []
+    for field in (RandomFeatureField(3, 80), equivariant):
+        if field is not equivariant:
+            field.load_state_dict(plain.state_dict())
+        phi = field.features(u[1:-1]).reshape(-1, field.n_features)
+        wanted = speed.reshape(len(phi), -1)
+        field.set_coefficients(torch.linalg.pinv(phi, rtol=1e-6) @ wanted)
+        step = ModelStep(field, series.state_shape)
+        problem = as_problem(series, step, 0.05, 0.005)
+        determined.append(projected_step(field, problem, u / 0.05).effective)
+    assert determined[1] < 0.75 * determined[0]
 
 
 @pytest.mark.parametrize("accumulate", ["qr", "gram"])

@@ -89,6 +89,19 @@ class EquivariantField(LinearField):
         values = self.base.features(u) @ table.flatten(1)
         return values.unflatten(-1, table.shape[1:])
 
+    def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
+        """Those of the base's features, not of what is left of them in sums over maps.
+
+        Of a random feature often little is odd. Were that brought to size one, a prior
+        would expect as much of it as of all else, and explain noise by it.
+        """
+        sizes = self.base.feature_sizes(u)
+        return (
+            torch.einsum("fdj,f->j", self.basis.square(), sizes.square())
+            .div(self.dim)
+            .sqrt()
+        )
+
     def at(
         self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
     ) -> Float[Tensor, "*batch D"]:

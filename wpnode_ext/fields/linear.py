@@ -42,6 +42,11 @@ class LinearField(Field):
         """``features(u) @ basis`` without inputs; subclasses may know a shorter way."""
         return self.features(u) @ basis
 
+    def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
+        """Units in which coefficients are compared: root mean squares at states `u`."""
+        phi = self.features(u).reshape(-1, self.n_features)
+        return phi.square().mean(0).sqrt()
+
     def at(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch D"]:

@@ -22,11 +22,12 @@ TINY = torch.finfo(torch.float64).tiny
 class Directions:
     """``coefficients = basis @ z * sizes``.
 
-    Features are divided by their root mean squares; the basis are the right singular
-    vectors of what is left, over their singular values: all combinations have one size,
-    so that their information does not lose the small ones to rounding. How small they
-    are is what a prior must know. Random features depend on each other almost
-    completely: of 300 for three variables 56 combinations have a size above 1e-8.
+    Features are divided by their sizes (``field.feature_sizes``); the basis are the
+    right singular vectors of what is left, over their singular values: all combinations
+    have one size, so that their information does not lose the small ones to rounding.
+    How small they are is what a prior must know. Random features depend on each other
+    almost completely: of 300 for three variables 56 combinations have a size above
+    1e-8.
 
     Attributes:
         basis: ``[J, K]``.
@@ -45,16 +46,16 @@ class Directions:
         cls, field: LinearField, u: Float[Tensor, "N D"], speed: Float[Tensor, "M D"]
     ) -> "Directions":
         """For the features at states `u`, and time derivatives of size `speed`."""
-        rms, share, vh = _combinations(field, u)
+        size, share, vh = _combinations(field, u)
         outputs = field.coefficients.shape[1]
-        size = speed.reshape(-1, outputs).square().mean(0).sqrt()
-        least = max(TINY, ROUNDING * size.max().item())
+        speeds = speed.reshape(-1, outputs).square().mean(0).sqrt()
+        least = max(TINY, ROUNDING * speeds.max().item())
         return cls(
-            basis=vh.T / rms[:, None] / share,
-            inverse=vh * rms * share[:, None],
+            basis=vh.T / size[:, None] / share,
+            inverse=vh * size * share[:, None],
             shares=share,
             # Of what never changes rounding, at least, can be expected.
-            sizes=size.clamp(min=least),
+            sizes=speeds.clamp(min=least),
         )
 
     @property
@@ -92,10 +93,10 @@ def _combinations(
     """Sizes of the features, and those and weights of combinations that stand out."""
     some = u[:: max(1, len(u) // SAMPLES)]
     phi = field.features(some).reshape(-1, field.n_features)
-    rms = phi.square().mean(0).sqrt()
-    rms = rms.clamp(min=ROUNDING * rms.max().item())
-    triangle = torch.linalg.qr(phi / rms, mode="r").R
+    size = field.feature_sizes(some)
+    size = size.clamp(min=ROUNDING * size.max().item())
+    triangle = torch.linalg.qr(phi / size, mode="r").R
     _, s, vh = torch.linalg.svd(triangle, full_matrices=False)
     share = s / s[0].clamp(min=TINY)
     kept = share > SMALLEST
-    return rms, share[kept], vh[kept]
+    return size, share[kept], vh[kept]
