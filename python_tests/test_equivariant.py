@@ -76,6 +76,10 @@ def test_features_head_and_jacobian_agree(make) -> None:
     torch.testing.assert_close(field(0.0, u), value)
     basis = torch.randn(field.n_features, 3, dtype=torch.float64)
     torch.testing.assert_close(field.combined(u, basis), field.features(u) @ basis)
+    weights = torch.tensor([0.5, 2.0, -1.0], dtype=torch.float64)
+    three = field.combined(u.unflatten(0, (3, 2)), basis, weights)
+    parts = field.combined(u, basis).unflatten(0, (3, 2))
+    torch.testing.assert_close(three, (weights[:, None, None, None] * parts).sum(0))
     expected = torch.func.vmap(torch.func.jacrev(field.at))(u)
     torch.testing.assert_close(field.jacobian(u), expected)
     with torch.no_grad():

@@ -2,10 +2,11 @@
 
 import torch
 from jaxtyping import Float
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from .library import LibraryField
-from .linear import LinearField
+from .linear import LinearField, summed
 from .random_features import RandomFeatureField
 
 # Entries of a basis below this share of its largest are rounding.
@@ -45,6 +46,7 @@ class EquivariantField(LinearField):
         self.register_buffer("basis", basis.to(dtype))
         self.coefficients = nn.Parameter(torch.zeros(basis.shape[2], 1, dtype=dtype))
         self._terms = _terms(self.basis)
+        self._blocks = [] if self._terms else _blocks(self.basis)
         self._known: tuple[Tensor, Tensor] | None = None
 
     @classmethod
@@ -71,23 +73,32 @@ class EquivariantField(LinearField):
     def features(
         self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
     ) -> Float[Tensor, "*batch D J"]:
-        phi = self.base.features(u)
+        return self._expand(self.base.features(u))
+
+    def _expand(self, phi: Float[Tensor, "*batch F"]) -> Float[Tensor, "*batch D J"]:
+        """Own features from those of the base."""
         if self._terms is None:
-            values = phi @ self.basis.flatten(1)
-        else:
-            values = phi.new_zeros(*phi.shape[:-1], self.basis[0].numel())
-            for places, sources, weights in self._terms:
-                values[..., places] += phi[..., sources] * weights.to(phi)
+            values = phi.new_zeros(*phi.shape[:-1], *self.basis.shape[1:])
+            for rows, columns, table in self._blocks:
+                part = phi[..., rows] @ table.to(phi).flatten(1)
+                values[..., columns] = part.unflatten(-1, table.shape[1:])
+            return values
+        values = phi.new_zeros(*phi.shape[:-1], self.basis[0].numel())
+        for places, sources, weights in self._terms:
+            values[..., places] += phi[..., sources] * weights.to(phi)
         return values.unflatten(-1, self.basis.shape[1:])
 
     def combined(
-        self, u: Float[Tensor, "*batch D"], basis: Float[Tensor, "J K"]
-    ) -> Float[Tensor, "*batch D K"]:
+        self,
+        u: Float[Tensor, "*batch D"],
+        basis: Float[Tensor, "J K"],
+        weights: Float[Tensor, " P"] | None = None,
+    ) -> Float[Tensor, "*rest D K"]:
+        phi = summed(self.base.features(u), weights)
         if self.base.n_features > self.n_features:
-            return super().combined(u, basis)
+            return self._expand(phi) @ basis
         table = self.basis @ basis
-        values = self.base.features(u) @ table.flatten(1)
-        return values.unflatten(-1, table.shape[1:])
+        return (phi @ table.flatten(1)).unflatten(-1, table.shape[1:])
 
     def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
         """Those of the base's features, not of what is left of them in sums over maps.
@@ -220,6 +231,26 @@ def _terms(
         places = (counts > depth).nonzero().flatten()
         sources = order[places, depth]
         found.append((places, sources, table[places, sources]))
+    return found
+
+
+def _blocks(basis: Float[Tensor, "F D J"]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Parts of a basis that share no feature, such as families of random ones.
+
+    Each is ``(rows, columns, table)``: features, weights they belong to, and what lies
+    at both, ``[rows, D, columns]``. A product with all of them is one with the basis,
+    without its zeros.
+    """
+    linked = (basis != 0).any(1)
+    graph = torch.cat([linked.new_zeros(len(linked), len(linked)), linked], 1)
+    whole = torch.cat([graph, torch.zeros_like(graph[:1]).expand(linked.shape[1], -1)])
+    _, label = connected_components(whole.cpu().numpy(), directed=False)
+    labels = torch.from_numpy(label).to(basis.device)
+    found = []
+    for number in labels[len(linked) :].unique().tolist():
+        own = (labels == number).nonzero().flatten()
+        rows, columns = own[own < len(linked)], own[own >= len(linked)] - len(linked)
+        found.append((rows, columns, basis[rows][..., columns]))
     return found
 
 

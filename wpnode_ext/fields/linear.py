@@ -37,10 +37,16 @@ class LinearField(Field):
         raise NotImplementedError
 
     def combined(
-        self, u: Float[Tensor, "*batch D"], basis: Float[Tensor, "J K"]
-    ) -> Float[Tensor, "*batch K"]:
-        """``features(u) @ basis`` without inputs; subclasses may know a shorter way."""
-        return self.features(u) @ basis
+        self,
+        u: Float[Tensor, "*batch D"],
+        basis: Float[Tensor, "J K"],
+        weights: Float[Tensor, " P"] | None = None,
+    ) -> Float[Tensor, "*rest K"]:
+        """``features(u) @ basis`` without inputs.
+
+        With `weights` the sum over the first axis of `u`, so weighted, in one product.
+        """
+        return summed(self.features(u), weights) @ basis
 
     def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
         """Units in which coefficients are compared: root mean squares at states `u`."""
@@ -84,6 +90,11 @@ class LinearField(Field):
                 f"got {list(values.shape)}."
             )
         self.coefficients.copy_(values)
+
+
+def summed(phi: Float[Tensor, "..."], weights: Float[Tensor, " P"] | None) -> Tensor:
+    """Weighted sum over the first axis; `phi` itself without weights."""
+    return phi if weights is None else torch.tensordot(weights, phi, 1)
 
 
 def check_outputs(dim: int, outputs: int | None) -> int:

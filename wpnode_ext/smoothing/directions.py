@@ -73,6 +73,17 @@ class Directions:
         """Those of the field, combined; one row a site."""
         return field.combined(u, self.basis).reshape(len(u), field.sites, -1)
 
+    def mean_features(
+        self,
+        field: LinearField,
+        points: list[Float[Tensor, "M D"]],
+        weights: list[float],
+    ) -> Float[Tensor, "M S K"]:
+        """Weighted sums of the same at several points."""
+        u, share = torch.stack(points), torch.tensor(weights, dtype=points[0].dtype)
+        found = field.combined(u, self.basis, share)
+        return found.reshape(u.shape[1], field.sites, -1)
+
     def unknowns(self, coefficients: Float[Tensor, "J O"]) -> Float[Tensor, " P"]:
         """z of given coefficients, output by output."""
         return (self.inverse @ (coefficients.double() / self.sizes)).T.reshape(-1)

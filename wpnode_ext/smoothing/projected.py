@@ -202,8 +202,8 @@ def _moves(
         )
     end = part.step(u, t, h)
     middle = (u + end) / 2
-    phi = [directions.features(field, z) for z in (u, middle, end)]
-    mean = h[:, None, None] / 6 * (phi[0] + 4 * phi[1] + phi[2])
+    mean = directions.mean_features(field, [u, middle, end], [1 / 6, 2 / 3, 1 / 6])
+    mean *= h[:, None, None]
     grown = torch.eye(d, dtype=x.dtype) + h[:, None, None] / 2 * field.jacobian(middle)
     grown = (grown / part.scale[:, None]).reshape(len(u), d, sites, -1)
     grown = (grown * directions.sizes).permute(0, 3, 1, 2)
