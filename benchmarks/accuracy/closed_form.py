@@ -154,7 +154,7 @@ def _rms(x: torch.Tensor) -> float:
     return x.square().mean().sqrt().item()
 
 
-def table(name: str, rows: list[dict[str, Any]], starts: int) -> str:
+def table(name: str, rows: list[dict[str, Any]], starts: int, note: str = "") -> str:
     """Markdown: mean over draws with its 95 % interval, and what goes with it."""
     setting = SYSTEMS[name]
     draws = 1 + max(int(row["draw"]) for row in rows)
@@ -190,7 +190,7 @@ def table(name: str, rows: list[dict[str, Any]], starts: int) -> str:
             ("- seconds", "seconds"),
         ):
             lines.append(_line(label, [cell.get(key, "") for cell in cells]))
-    return "\n".join([*lines, "", f"*{made_with}*", ""])
+    return "\n".join([*lines, "", f"*{made_with}{note and '; ' + note}*", ""])
 
 
 def _cell(rows: list[dict[str, Any]], variant: str, level: float) -> dict[str, str]:
@@ -249,6 +249,7 @@ def main() -> None:
     parser.add_argument(
         "--development", action="store_true", help="other seeds; the table is printed"
     )
+    parser.add_argument("--note", default="", help="on rows of another machine, say")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     parser.add_argument("--work", type=Path, default=Path("runs/accuracy_closed_form"))
     arguments = parser.parse_args()
@@ -269,7 +270,7 @@ def main() -> None:
 def write_table(arguments: argparse.Namespace, stem: Path) -> str:
     """The table of all finished cells, also those of earlier runs."""
     rows = read_results(stem.with_suffix(".csv"), TEXT)
-    text = table(arguments.system, rows, arguments.starts)
+    text = table(arguments.system, rows, arguments.starts, arguments.note)
     write_text(stem.with_suffix(".md"), text)
     return text
 
