@@ -19,6 +19,7 @@ LAYERS = (
     {"_weights", "plan", "losses", "filtering", "noise", "selection"},
     {
         "runge_kutta",
+        "exponential",
         "solvers",
         "fields",
         "scaling",

@@ -11,7 +11,8 @@ import torch
 from wpnode_ext.baselines.comparison import read_rows, write_rows
 from wpnode_ext.baselines.protocol import Protocol, digest
 from wpnode_ext.baselines.protocol_file import agree
-from wpnode_ext.cli.main import main
+from wpnode_ext.cli.compare import protocol_of
+from wpnode_ext.cli.main import main, make_parser
 from wpnode_ext.data import make_series
 
 DT = 0.05
@@ -93,6 +94,16 @@ class TestProtocolFile:
         agree(tmp_path, wider, ["deepskip"])
         assert [path.name for path in tmp_path.iterdir()] == ["protocol.json"]
 
+    def test_entries_that_a_file_lacks_have_their_defaults(self, tmp_path) -> None:
+        protocol, path = Protocol(system="lorenz63"), tmp_path / "protocol.json"
+        agree(tmp_path, protocol, ["a"])
+        known = json.loads(path.read_text())
+        assert known.pop("substeps") == 1
+        path.write_text(json.dumps(known))
+        with pytest.raises(ValueError, match=r"substeps 4 \(there 1\)"):
+            agree(tmp_path, replace(protocol, substeps=4), ["a"])
+        agree(tmp_path, protocol, ["a"])
+
     def test_results_without_a_protocol_are_adopted(self, tmp_path: Path) -> None:
         row = {"method": "a", "noise": 0.1, "draw": 0, "vpt": 1.0}
         write_rows(tmp_path / "runs.csv", [row])
@@ -100,3 +111,19 @@ class TestProtocolFile:
         assert len(read_rows(tmp_path / "runs.csv")) == 1
         with pytest.raises(ValueError, match="starts 5"):
             agree(tmp_path, Protocol(system="lorenz63", starts=5), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("given", "solver", "substeps"),
+    [
+        (["lorenz63"], "rk4", 1),
+        (["kuramoto_sivashinsky"], "etdrk4", 8),
+        (["kuramoto_sivashinsky", "--solver", "dopri5"], "dopri5", 1),
+        (["lorenz96", "--substeps", "2"], "rk4", 2),
+    ],
+)
+def test_stiff_systems_are_judged_by_exponential_steps(
+    given: list[str], solver: str, substeps: int
+) -> None:
+    protocol = protocol_of(make_parser().parse_args(["compare", *given]))
+    assert (protocol.solver, protocol.substeps) == (solver, substeps)

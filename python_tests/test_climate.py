@@ -94,6 +94,18 @@ def test_tangents_that_blow_up_are_told(reference) -> None:
     assert "ran away" in dict(result.rows())["maximal Lyapunov exponent of the field"]
 
 
+def test_stiff_fields_are_followed_by_exponential_steps() -> None:
+    system = KuramotoSivashinsky()
+    u = system.simulate(1200, 0.25, seed=0)
+    how = {"members": 3, "duration": 100.0, "length": 22.0, "exponent": False}
+    result = evaluate_climate(
+        system.field, u, 0.25, solvers=("etdrk4", "rk4"), step=0.25 / 4, **how
+    )
+    assert result.bounded.share == 1.0
+    assert result.kl < 2 * result.kl_halves
+    assert result.solvers[1].diverged == 1.0
+
+
 def test_the_joint_density_of_derivatives_is_used_on_a_line() -> None:
     system = KuramotoSivashinsky()
     u = system.simulate(600, 0.25, seed=0)

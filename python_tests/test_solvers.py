@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from wpnode_ext.solvers import ADAPTIVE, FIXED_STEP, rollout
-from wpnode_ext.systems import Lorenz63
+from wpnode_ext.systems import KuramotoSivashinsky, Lorenz63
 
 METHODS = ADAPTIVE + FIXED_STEP
 # bosh3 would take thousands of steps at the default tolerances.
@@ -41,7 +41,8 @@ def test_every_method_follows_the_exact_solution(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "order"), [("euler", 1), ("midpoint", 2), ("rk4", 4), ("rk4_classic", 4)]
+    ("method", "order"),
+    [("euler", 1), ("midpoint", 2), ("rk4", 4), ("rk4_classic", 4), ("etdrk4", 4)],
 )
 def test_fixed_step_methods_have_their_order(method: str, order: int) -> None:
     t = times(5, 2.0)
@@ -50,6 +51,21 @@ def test_fixed_step_methods_have_their_order(method: str, order: int) -> None:
         result = rollout(spiral, exact_spiral(t[:1]), t, method=method, step=step)
         errors.append((result.u[-1, 0] - exact_spiral(t)[-1]).norm().item())
     assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.3)
+
+
+def test_exponential_steps_follow_a_stiff_field() -> None:
+    # Rates to 7000: Runge-Kutta steps of this length explode at once.
+    system, dt = KuramotoSivashinsky(), 0.25
+    truth = system.simulate(81, dt, seed=0)
+    t = dt * torch.arange(81)
+    errors = []
+    for step in (dt / 2, dt / 4, dt / 8):
+        found = rollout(system.field, truth[:1], t, method="etdrk4", step=step)
+        errors.append((found.u[:, 0] - truth).abs().max().item())
+    assert errors[2] < 1e-5
+    assert math.log2(errors[1] / errors[2]) > 3.5
+    exploded = rollout(system.field, truth[:1], t, method="rk4_classic", step=dt / 8)
+    assert exploded.diverged.all()
 
 
 @pytest.mark.parametrize("method", ADAPTIVE)

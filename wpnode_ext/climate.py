@@ -130,6 +130,7 @@ def evaluate_climate(
     members: int = 20,
     length: float | None = None,
     solvers: Sequence[str] = SOLVERS,
+    step: float | None = None,
     exponent: bool = True,
     lengths: Sequence[int] | None = None,
     mask: Array | None = None,
@@ -140,7 +141,7 @@ def evaluate_climate(
     Args:
         field: ``field(t, u)`` in the units of the reference.
         u: reference ``[N, *state]``; as clean as can be had.
-        dt: distance of its samples, and step of the fixed-step solvers.
+        dt: distance of its samples.
         lyapunov_exponent: of the system, for the table and the default duration.
         duration: time of each forecast; default 20 Lyapunov times, at most half of the
             longest stretch of the reference.
@@ -148,6 +149,7 @@ def evaluate_climate(
         length: length of the periodic line `u` lives on; then densities are those of
             (u_x, u_xx), else of every component.
         solvers: the first makes the forecasts; all are compared.
+        step: longest step of the fixed-step ones; default `dt`.
         exponent: compute the maximal Lyapunov exponent of the field, which takes as
             long as several forecasts.
         lengths, mask: as in :func:`~wpnode_ext.evaluation.evaluate_field`.
@@ -178,7 +180,8 @@ def evaluate_climate(
             x, reference = x[:, moving], reference[:, moving]
         return kl_divergence(x, reference, kind=kind, length=length)
 
-    result = rollout(field, first, t, method=solvers[0], rtol=TOLERANCE, atol=TOLERANCE)
+    how = {"step": step, "rtol": TOLERANCE, "atol": TOLERANCE}
+    result = rollout(field, first, t, method=solvers[0], **how)
     u_hat = result.u.cpu()
     path = u_hat.flatten(2)[..., moving]
     wanted = torch.stack([truth[s : s + steps + 1] for s in starts.tolist()], 1)
@@ -189,6 +192,7 @@ def evaluate_climate(
         t,
         reference=states,
         methods=solvers[1:],
+        step=step,
         distance=divergence,
         tolerance=TOLERANCE,
     )

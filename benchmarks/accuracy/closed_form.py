@@ -98,8 +98,8 @@ def run(
         starts=starts,
         horizon=setting.horizon[noise > 0] / setting.exponent,
         seed=places,
-        rtol=TOLERANCE[noise > 0],
-        atol=TOLERANCE[noise > 0],
+        **{"rtol": TOLERANCE[noise > 0], "atol": TOLERANCE[noise > 0]},
+        **setting.forecasts,
     )
     climate = model.climate(
         clean[n:],

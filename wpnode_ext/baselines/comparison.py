@@ -82,6 +82,7 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         "seed": SEEDS["starts"] + job.draw,
     }
     tied = isinstance(model, MapBaseline)
+    step = {} if tied else {"step": reference.dt / protocol.substeps}
     found = model.evaluate(
         reference.v,
         reference.dt,
@@ -89,6 +90,7 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         starts=protocol.starts,
         horizon=horizon,
         **({} if tied else {"method": protocol.solver}),
+        **step,
         **common,
     )
     climate = model.climate(
@@ -97,6 +99,7 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         members=10,
         exponent=False,
         **({} if tied else {"solvers": (protocol.solver,)}),
+        **step,
         **common,
     )
     return {

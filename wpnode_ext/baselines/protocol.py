@@ -47,7 +47,8 @@ class Protocol:
         lyapunov_exponent, threshold: of the valid prediction time.
         starts, horizon: forecasts, and Lyapunov times (units of time without an
             exponent) they run for.
-        solver: of the forecasts, one step a sample where steps are fixed.
+        solver, substeps: of forecasts by fields, and its steps a sample where they are
+            fixed.
         options: settings by method.
     """
 
@@ -62,6 +63,7 @@ class Protocol:
     starts: int = 30
     horizon: float | None = 12.0
     solver: str = "rk4"
+    substeps: int = 1
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def data(self, job: Job) -> tuple[Series, Series]:

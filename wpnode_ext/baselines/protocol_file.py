@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ NAME = "protocol.json"
 def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
     """Writes ``protocol.json``, or refuses rows that would not fit those in the folder.
 
-    Settings of a method are compared where it was run before. A folder with results and
-    no such file, of an earlier release, is taken to be of this protocol.
+    Settings of a method are compared where it was run before. A folder of an earlier
+    release that has results and no such file is taken to be of this protocol; a file
+    that lacks an entry, to be of its default.
 
     Args:
         folder: where ``runs.csv`` is, or will be.
@@ -29,7 +31,7 @@ def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
     given = wanted["options"]
     wanted["options"] = {method: given.get(method, {}) for method in methods}
     if path.exists():
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = _defaults() | json.loads(path.read_text(encoding="utf-8"))
         changes = list(differences(known, wanted))
         if changes:
             raise ValueError(
@@ -52,6 +54,10 @@ def set_aside(folder: Path) -> None:
     for name in ("runs.csv", NAME):
         if (folder / name).exists():
             (folder / name).replace(folder / f"{name}.old")
+
+
+def _defaults() -> dict[str, Any]:
+    return {entry.name: entry.default for entry in fields(Protocol)}
 
 
 def differences(known: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:

@@ -9,6 +9,8 @@ from ..estimator import WPNODE, load
 from ..training.run_folder import RunFolder
 from .data import DataConfig, read_series
 
+SOLVER_HELP = "as in torchdiffeq, or etdrk4, for stiff fields"
+
 
 class Formatter(
     argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter

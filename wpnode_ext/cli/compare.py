@@ -19,6 +19,7 @@ from ..baselines.methods import make_method, method_names
 from ..baselines.protocol import Job, Protocol
 from ..baselines.protocol_file import agree, set_aside
 from ..figures.comparison import comparison
+from ..solvers import ADAPTIVE, FIXED_STEP
 from ..systems import preset
 from ..systems.presets import PRESETS
 from .common import add_command, print_table
@@ -31,6 +32,9 @@ All methods get the same noise, starts and judgement. Every finished run is a ro
 OUTPUT/runs.csv and is not repeated: call the command again to go on, or with more
 methods, levels or draws. What else decides a row is in OUTPUT/protocol.json; other
 settings need another folder. The table and its figure are OUTPUT/table.md and .png."""
+
+# Systems whose fields explode under Runge-Kutta steps from sample to sample.
+STIFF = {"kuramoto_sivashinsky"}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -64,6 +68,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--starts", type=int, default=30, help="forecasts of a model")
     parser.add_argument(
         "--horizon", type=float, help="Lyapunov times to forecast; 12 for systems"
+    )
+    parser.add_argument(
+        "--solver",
+        choices=ADAPTIVE + FIXED_STEP,
+        help="of forecasts by fields; rk4, for kuramoto_sivashinsky etdrk4",
+    )
+    parser.add_argument(
+        "--substeps", type=int, help="steps a sample of the solver; 1, with etdrk4 8"
     )
     parser.add_argument(
         "--set",
@@ -128,7 +140,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def protocol_of(arguments: argparse.Namespace) -> Protocol:
     """What the arguments ask for, the same for every method."""
-    options = settings(arguments.set)
+    options, stiff = settings(arguments.set), arguments.data in STIFF
+    solver = arguments.solver or ("etdrk4" if stiff else "rk4")
+    steps = arguments.substeps or (8 if solver == "etdrk4" else 1)
     if arguments.data in PRESETS:
         listed = preset(arguments.data)
         return Protocol(
@@ -138,6 +152,8 @@ def protocol_of(arguments: argparse.Namespace) -> Protocol:
             threshold=arguments.threshold or listed.threshold,
             starts=arguments.starts,
             horizon=arguments.horizon or 12.0,
+            solver=solver,
+            substeps=steps,
             options=options,
         )
     if not Path(arguments.data).exists():
@@ -159,6 +175,8 @@ def protocol_of(arguments: argparse.Namespace) -> Protocol:
         threshold=arguments.threshold or 0.3,
         starts=arguments.starts,
         horizon=arguments.horizon,
+        solver=solver,
+        substeps=steps,
         options=options,
     )
 

@@ -51,7 +51,8 @@ def _meaning(protocol: Protocol) -> list[str]:
         "error, sqrt(sum_j (u_hat_j - u_j)^2 / sum_j var_j), exceeds "
         f"{protocol.threshold:g}{scale}. Mean over draws of the means over "
         f"{protocol.starts} starts, +- standard deviation over draws; forecasts run "
-        f"{longest}, fields with `{protocol.solver}`, one step a sample.",
+        f"{longest}, fields with `{protocol.solver}` (steps a sample, where fixed: "
+        f"{protocol.substeps}).",
         "KL: mean over components of the divergence of densities of long forecasts.",
         "Seconds of the fit, which has one core: by the clock, and the core's own.",
         "Evaluations: states at which the fit, its choice of settings included, "

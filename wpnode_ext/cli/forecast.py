@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..forecaster import Forecaster
-from .common import add_command, print_table, read_model
+from .common import SOLVER_HELP, add_command, print_table, read_model
 from .data import DataConfig, read_as_trained, read_series
 
 
@@ -36,7 +36,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--columns", nargs="+", metavar="NAME", help="of the state in that file"
     )
     parser.add_argument("--forcing", help="file with the inputs at the forecast times")
-    parser.add_argument("--solver", default="dopri5", help="as in torchdiffeq")
+    parser.add_argument("--solver", default="dopri5", help=SOLVER_HELP)
     parser.add_argument(
         "--spread",
         action="store_true",

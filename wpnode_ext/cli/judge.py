@@ -13,6 +13,7 @@ from ..metrics import GoodnessOfFit
 from ..training import config as settings
 from ..training.prepare import filtered
 from ..training.run_folder import RunFolder
+from .common import SOLVER_HELP
 from .data import (
     DataConfig,
     RunConfig,
@@ -52,7 +53,7 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
         help="time to forecast; ten Lyapunov times if the exponent is given, at most a "
         "quarter of the reference",
     )
-    group.add_argument("--solver", default="dopri5", help="as in torchdiffeq")
+    group.add_argument("--solver", default="dopri5", help=SOLVER_HELP)
     group.add_argument("--seed", type=int, default=0, help="of the starts")
     group.add_argument(
         "--climate",

@@ -1,14 +1,4 @@
-"""One step of a stiff model from sample to sample: exponential time differencing.
-
-Modes that decay many times within a sample interval make Runge-Kutta steps explode.
-Here the linear part L of the field is followed exactly, and only the rest,
-``N(u) = f(u) - L u``, by four stages (Cox and Matthews, order 4)::
-
-    a = E2 u + P N(u),   b = E2 u + P N(a),   c = E2 a + P (2 N(b) - N(u)),
-    Psi(u) = E u + B1 N(u) + B2 (N(a) + N(b)) + B3 N(c)
-
-with matrices made of ``exp(h L)`` and ``phi_k(h L)``.
-"""
+"""One step of a stiff model from sample to sample, and its derivatives."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..exponential import Etdrk4, phi_functions
 from ..fields.linear import LinearField
 from .model_step import SLICE, ModelStep
 
@@ -39,15 +30,8 @@ class ExponentialStep:
         with torch.no_grad():
             zero = torch.zeros(1, field.dim, dtype=field.coefficients.dtype)
             self._linear = field.jacobian(zero)[0].double()
-        h = dt / substeps
-        half = _phi(h / 2 * self._linear, 1)
-        full = _phi(h * self._linear, 3)
-        self._e2, self._e = half[0], full[0]
-        self._p = h / 2 * half[1]
-        self._b1 = h * (full[1] - 3 * full[2] + 4 * full[3])
-        self._b2 = h * (2 * full[2] - 4 * full[3])
-        self._b3 = h * (4 * full[3] - full[2])
-        whole = _phi(dt * self._linear, 2)
+        self._scheme = Etdrk4(self._linear, dt / substeps)
+        whole = phi_functions(dt * self._linear, 2)
         self._flow = whole[0]
         self._first, self._last = dt * (whole[1] - whole[2]), dt * whole[2]
 
@@ -125,19 +109,9 @@ class ExponentialStep:
         width = self._field.n_features * self._field.sites
         return iter(u.split(max(1, SLICE // max(width, u.shape[1] ** 2))))
 
-    def _rest(self, u: Tensor) -> Tensor:
-        return self._field(0.0, u) - u @ self._linear.T
-
     def _advance(self, u: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
         for _ in range(self._substeps):
-            first = self._rest(u)
-            half = u @ self._e2.T
-            a = half + first @ self._p.T
-            second = self._rest(a)
-            third = self._rest(half + second @ self._p.T)
-            c = a @ self._e2.T + (2 * third - first) @ self._p.T
-            u = u @ self._e.T + first @ self._b1.T
-            u = u + (second + third) @ self._b2.T + self._rest(c) @ self._b3.T
+            u = self._scheme.advance(self._field, 0.0, u)
         return u
 
     def _tangent(
@@ -147,19 +121,19 @@ class ExponentialStep:
         basis: Float[Tensor, "J K"] | None = None,
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D Q"]]:
         """The step and its derivative along the columns of `s` and of the basis."""
+        m = self._scheme
         for _ in range(self._substeps):
             f1, s1 = self._rest_tangent(u, s, basis)
-            half, s_half = u @ self._e2.T, self._e2 @ s
-            a, s_a = half + f1 @ self._p.T, s_half + self._p @ s1
+            half, s_half = u @ m.half.T, m.half @ s
+            a, s_a = half + f1 @ m.p.T, s_half + m.p @ s1
             f2, s2 = self._rest_tangent(a, s_a, basis)
-            b, s_b = half + f2 @ self._p.T, s_half + self._p @ s2
+            b, s_b = half + f2 @ m.p.T, s_half + m.p @ s2
             f3, s3 = self._rest_tangent(b, s_b, basis)
-            c = a @ self._e2.T + (2 * f3 - f1) @ self._p.T
-            s_c = self._e2 @ s_a + self._p @ (2 * s3 - s1)
+            c = a @ m.half.T + (2 * f3 - f1) @ m.p.T
+            s_c = m.half @ s_a + m.p @ (2 * s3 - s1)
             f4, s4 = self._rest_tangent(c, s_c, basis)
-            u = u @ self._e.T + f1 @ self._b1.T + (f2 + f3) @ self._b2.T
-            u = u + f4 @ self._b3.T
-            s = self._e @ s + self._b1 @ s1 + self._b2 @ (s2 + s3) + self._b3 @ s4
+            u = u @ m.whole.T + f1 @ m.b1.T + (f2 + f3) @ m.b2.T + f4 @ m.b3.T
+            s = m.whole @ s + m.b1 @ s1 + m.b2 @ (s2 + s3) + m.b3 @ s4
         return u, s
 
     def _rest_tangent(
@@ -173,7 +147,7 @@ class ExponentialStep:
             # Coefficient (j, o) moves entry (site, o) by feature j of that site.
             own = slope.unflatten(2, (outputs, -1)).unflatten(1, (-1, outputs))
             own.diagonal(dim1=2, dim2=3).add_(phi[..., None])
-        return self._rest(u), slope
+        return self._field(0.0, u) - u @ self._linear.T, slope
 
 
 def make_step(
@@ -196,17 +170,3 @@ def make_step(
         if ExponentialStep.needed(field, dt, substeps):
             return ExponentialStep(field, dt, substeps=substeps)
     return ModelStep(field, state, method=method, substeps=substeps)
-
-
-def _phi(z: Float[Tensor, "D D"], count: int) -> list[Float[Tensor, "D D"]]:
-    """``exp(z)`` and ``phi_1 .. phi_count``, ``phi_k = (phi_{k-1} - 1/(k-1)!) / z``.
-
-    They stand in the first block row of the exponential of z bordered by identities.
-    """
-    d = len(z)
-    big = torch.zeros((count + 1) * d, (count + 1) * d, dtype=torch.float64)
-    big[:d, :d] = z
-    for k in range(count):
-        big[k * d : (k + 1) * d, (k + 1) * d : (k + 2) * d] += torch.eye(d).double()
-    top = torch.linalg.matrix_exp(big)[:d]
-    return list(top.split(d, 1))
