@@ -1,16 +1,21 @@
 """Observations: files, series and their gaps, noise to add."""
 
+from .gaussian_grid import GaussianGrid, gaussian_grid
 from .grids import load_grid
 from .loaders import load_arrays, load_series
 from .make import make_series
 from .noise import NoiseMode, add_noise, noise_level
 from .series import Series
+from .solar import incident_radiation
 from .tables import load_csv
 
 __all__ = [
+    "GaussianGrid",
     "NoiseMode",
     "Series",
     "add_noise",
+    "gaussian_grid",
+    "incident_radiation",
     "load_arrays",
     "load_csv",
     "load_grid",
