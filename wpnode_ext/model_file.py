@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .fields import EquivariantField, Field, LinearField
 from .scaling import Scaler, scaler_from_state_dict
 from .training import checkpoint
 from .training.config import TrainConfig, from_dict, to_dict
 from .training.prepare import make_field
+
+# States at which a field and the one its settings describe are compared.
+PROBES = 16
 
 
 class _Model(Protocol):
@@ -103,25 +106,37 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
 
 
 def _can_rebuild(model: _Model) -> bool:
-    """Whether the settings alone give a field with the same parameters."""
+    """Whether the settings and the weights alone give the same function."""
     field = model.field_
     if isinstance(field, EquivariantField):
         # The basis is in the file; what it multiplies must be told by the settings.
         field = field.base
+    shape = model.scaler_.scaled_shape(model.state_shape_)
+    generator = torch.Generator().manual_seed(0)
+    inputs = field.forcing_dim if isinstance(field, Field) else 0
     try:
-        twin = make_field(
-            model.config_.field,
-            model.scaler_.scaled_shape(model.state_shape_),
-            field.forcing_dim if isinstance(field, Field) else 0,
-            torch.Generator().manual_seed(0),
-        )
+        twin = make_field(model.config_.field, shape, inputs, generator)
     except ValueError:
         return False
-    shapes = [
-        {name: tuple(value.shape) for name, value in module.state_dict().items()}
-        for module in (field, twin)
-    ]
-    return type(field) is type(twin) and shapes[0] == shapes[1]
+    parts = [[type(part) for part in module.modules()] for module in (field, twin)]
+    if parts[0] != parts[1]:
+        return False
+    assert isinstance(field, Field)
+    try:
+        twin.double().load_state_dict(checkpoint.weights_of(field))
+    except RuntimeError:
+        return False
+    # What else a constructor was given shows in the values alone.
+    u = torch.randn(PROBES, *shape, generator=generator)
+    x = torch.randn(PROBES, inputs, generator=generator) if inputs else None
+    return torch.allclose(_values(field, u, x), _values(twin, u, x), equal_nan=True)
+
+
+@torch.no_grad()
+def _values(field: Field, u: Tensor, x: Tensor | None) -> Tensor:
+    """The field at `u` and `x` in float64, whatever its device and precision."""
+    there = deepcopy(field).to("cpu", torch.float64)
+    return there.at(u.double(), None if x is None else x.double())
 
 
 def _load_weights(field: nn.Module, weights: dict[str, Any], path: str | Path) -> None:
