@@ -76,9 +76,7 @@ def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> S
         model: its `dt` is taken where the file has no times of its own.
         run: where the model is; a run folder knows the columns it was trained on.
     """
-    config, known = replace(config), DataConfig()
-    if Path(run).is_dir():
-        known = settings.load(RunConfig, RunFolder(run).require().config).data
+    config, known = replace(config), data_of_run(run)
     alike = Path(config.path).suffix.lower() == Path(known.path).suffix.lower()
     if config.columns is None and alike:
         config.columns = known.columns
@@ -96,6 +94,13 @@ def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> S
     except ValueError:
         # No times in the file: then they are as far apart as those of training.
         return read_series(replace(config, dt=model.dt_))
+
+
+def data_of_run(run: str | Path) -> DataConfig:
+    """How the data of training were read; nothing is known of a mere model file."""
+    if not Path(run).is_dir():
+        return DataConfig()
+    return settings.load(RunConfig, RunFolder(run).require().config).data
 
 
 def read_validation(config: DataConfig) -> Series | None:

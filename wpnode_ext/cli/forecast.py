@@ -1,6 +1,7 @@
 """``wpnode forecast``: what comes next?"""
 
 import argparse
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import torch
 
 from ..forecaster import Forecaster
 from .common import SOLVER_HELP, add_command, print_table, read_model
-from .data import DataConfig, read_as_trained, read_series
+from .data import DataConfig, read_as_trained
+from .inputs import read_inputs
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -35,7 +37,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--columns", nargs="+", metavar="NAME", help="of the state in that file"
     )
-    parser.add_argument("--forcing", help="file with the inputs at the forecast times")
+    parser.add_argument(
+        "--forcing",
+        help="file with the inputs; linear between its times, or without times one row "
+        "for the start and each step",
+    )
     parser.add_argument("--solver", default="dopri5", help=SOLVER_HELP)
     parser.add_argument(
         "--spread",
@@ -51,12 +57,11 @@ def run(arguments: argparse.Namespace) -> None:
     dt = arguments.dt or model.dt_
     if dt is None:
         raise ValueError("the model was trained on irregular times; give --dt.")
-    start, t0 = _start(arguments, model)
+    start, t0, known = _start(arguments, model)
     t = t0 + dt * torch.arange(arguments.steps + 1, dtype=torch.float64)
     forcing = None
     if arguments.forcing is not None:
-        table = read_series(DataConfig(path=arguments.forcing, dt=dt))
-        forcing = table.v.flatten(1)[: len(t)]
+        forcing = read_inputs(arguments.forcing, t, arguments.model, known)
     forecast = model.forecast(start, t, forcing=forcing, method=arguments.solver)
     table = forecast.reshape(len(t), -1).numpy()
     names = list(model.names_ or (f"u{i}" for i in range(table.shape[1])))
@@ -82,7 +87,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _start(
     arguments: argparse.Namespace, model: Forecaster
-) -> tuple[torch.Tensor, float]:
+) -> tuple[torch.Tensor, float, Mapping[str, Any]]:
+    """State and time of the start, and what is known of its file."""
     if arguments.state is not None:
         try:
             numbers = [float(x) for x in arguments.state.split(",")]
@@ -96,7 +102,7 @@ def _start(
                 f"`--state` must have {prod(shape)} numbers, the size of the state; "
                 f"got {len(numbers)}."
             )
-        return torch.tensor(numbers, dtype=torch.float64).view(shape), 0.0
+        return torch.tensor(numbers, dtype=torch.float64).view(shape), 0.0, {}
     where = DataConfig(path=arguments.data, columns=arguments.columns)
     series = read_as_trained(where, model, arguments.model)
     at = arguments.at if arguments.at >= 0 else series.n_samples + arguments.at
@@ -109,7 +115,7 @@ def _start(
         raise ValueError(
             f"sample {at} of {arguments.data} has missing values; give another by --at."
         )
-    return series.v[at], series.times[at].item()
+    return series.v[at], series.times[at].item(), series.meta
 
 
 def _write(
