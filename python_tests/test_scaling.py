@@ -38,7 +38,18 @@ def test_standard_has_mean_0_and_deviation_1() -> None:
     assert s.std(0, correction=0).tolist() == pytest.approx([1.0] * 3)
 
 
-@pytest.mark.parametrize("per", ["component", "whole"])
+def test_channels_are_scaled_by_all_of_their_sites() -> None:
+    v = torch.stack([data(), 10 * data()], 1)
+    scaler = StandardScaler("channel").fit(v)
+    assert scaler.scale.shape == (2, 1)
+    s = scaler.transform(v)
+    assert s.mean((0, 2)).abs().max() < 1e-12
+    assert s.std((0, 2), correction=0).tolist() == pytest.approx([1.0, 1.0])
+    again = scaler_from_state_dict(scaler.state_dict())
+    assert torch.equal(again.inverse(s), scaler.inverse(s))
+
+
+@pytest.mark.parametrize("per", ["component", "channel", "whole"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_inverse_undoes_transform(kind: str, per: str) -> None:
     v = data()
@@ -115,7 +126,9 @@ def test_state_passes_through_a_file_that_may_hold_no_code(kind: str) -> None:
 def test_misuse_is_refused() -> None:
     with pytest.raises(RuntimeError, match="MinMaxScaler is not fitted; call `fit`"):
         MinMaxScaler().transform(data())
-    with pytest.raises(ValueError, match="`per` must be 'component' or 'whole'"):
+    with pytest.raises(
+        ValueError, match="`per` must be 'component', 'channel' or 'whole'"
+    ):
         IdentityScaler("row")
     with pytest.raises(ValueError, match="`kind` must be 'minmax'.*got 'max'"):
         make_scaler("max")

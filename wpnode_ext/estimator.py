@@ -162,6 +162,9 @@ class WPNODE(Forecaster):
             series, self.config, self._own_field, processes=group.world
         )
         asked = replace(self.config, method=method)
+        if asked.scaler_per == "auto" and self._own_field is not None:
+            same = getattr(self._own_field, "same_at_sites", False)
+            asked = replace(asked, scaler_per="channel" if same else "component")
         self.choice_, weak = choose_weak_form(series, asked)
         config = resolve(replace(asked, weak=weak))
         if config.method == "closed_form":

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ._arrays import as_float64
 from ._typing import Array, Field
 
-Per = Literal["component", "whole"]
+Per = Literal["component", "channel", "whole"]
 
 
 class Scaler(ABC):
@@ -21,17 +21,20 @@ class Scaler(ABC):
 
     Args:
         per: "component": every entry of the state has a shift and a scale of its own,
-            which changes their relative weight in a loss; "whole": one for all.
+            which changes their relative weight in a loss; "channel": those along the
+            last axis have one together; "whole": one for all.
 
     Attributes:
-        shift, scale: float64, ``[*state]`` or a scalar, on the CPU.
+        shift, scale: float64, ``[*state]``, ``[*channels, 1]`` or a scalar, on the CPU.
     """
 
     kind: ClassVar[str]
 
     def __init__(self, per: Per = "component") -> None:
-        if per not in ("component", "whole"):
-            raise ValueError(f"`per` must be 'component' or 'whole'; got {per!r}.")
+        if per not in ("component", "channel", "whole"):
+            raise ValueError(
+                f"`per` must be 'component', 'channel' or 'whole'; got {per!r}."
+            )
         self.per: Per = per
         self._shift: Tensor | None = None
         self._scale: Tensor | None = None
@@ -48,6 +51,9 @@ class Scaler(ABC):
                 f"`v` must have at least one sample; got shape {list(data.shape)}."
             )
         state = data.shape[1:] if self.per == "component" else torch.Size()
+        if self.per == "channel" and data.dim() > 1:
+            data = data.movedim(-1, 1).flatten(0, 1)
+            state = data.shape[1:] + (1,)
         columns = data.reshape(-1, state.numel())
         if data.isinf().any():
             raise ValueError("`v` must not hold infinity; mark it by NaN.")

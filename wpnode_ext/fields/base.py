@@ -22,7 +22,11 @@ class Field(nn.Module):
 
     Attributes:
         forcing: the input in use, or None. Set it before the field is called.
+        same_at_sites: whether it is one map at all entries of the last axis, sites of
+            which none must be scaled otherwise than its neighbours.
     """
+
+    same_at_sites: bool = False
 
     def __init__(self, forcing_dim: int = 0) -> None:
         super().__init__()

@@ -26,6 +26,8 @@ class ConvField(Field):
         generator: draws the initial weights; torch's global one by default.
     """
 
+    same_at_sites = True
+
     def __init__(
         self,
         channels: int = 1,

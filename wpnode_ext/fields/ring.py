@@ -24,6 +24,7 @@ class RingField(LinearField):
             around the site, the left side first: ``-(w // 2), ...``.
     """
 
+    same_at_sites = True
     neighbours: Tensor
 
     def __init__(

@@ -120,7 +120,9 @@ class TrainConfig:
 
     `refine`: field and states improved together; None: for "closed_form" alone.
     `ensemble`: fields that suit the data about as well as the best one, for forecasts
-    with a spread.
+    with a spread. `scaler_per`: entries of the state that are scaled alike, see
+    :class:`~wpnode_ext.scaling.Scaler`; "auto": all sites, for a field that is one map
+    at all of them.
     """
 
     method: Method = "auto"
@@ -134,6 +136,7 @@ class TrainConfig:
     closed_form: ClosedFormConfig = setting(default_factory=ClosedFormConfig)
     validation: ValidationConfig = setting(default_factory=ValidationConfig)
     scaler: Literal["minmax", "standard", "identity"] = "minmax"
+    scaler_per: Literal["auto", "component", "channel", "whole"] = "auto"
     seed: int = 0
     device: str = "cpu"
     amp: bool = False

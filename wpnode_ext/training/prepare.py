@@ -20,10 +20,10 @@ from ..fields import (
 )
 from ..filtering import filter_series
 from ..record import Record
-from ..scaling import Scaler, StandardScaler, make_scaler
+from ..scaling import Scaler, StandardScaler
 from ..symmetry import Symmetry
 from .config import FieldConfig, TrainConfig
-from .reduced import declared, make_state_scaler, scaled_maps
+from .reduced import declared, make_state_scaler, plain_scaler, scaled_maps
 from .validation import ForecastValidation
 
 # Spacing of the filter's bumps, as a share of the window, where none was chosen.
@@ -75,7 +75,7 @@ def prepare(
     """
     symmetry, coordinates = declared(training, config, symmetry, coordinates)
     if symmetry is None and coordinates is None:
-        scaler = make_scaler(config.scaler).fit(_with_nan(training))
+        scaler = plain_scaler(training, config, config.scaler)
     else:
         scaler = make_state_scaler(training, config, symmetry, coordinates)
     forcing_scaler = None
@@ -197,12 +197,6 @@ def filtered(series: Series, config: TrainConfig, q_filter: int | None) -> Serie
     )
     # Missing samples stay as they were: no forecast starts or ends there.
     return replace(series, v=torch.where(smooth.isfinite(), smooth, series.v.double()))
-
-
-def _with_nan(series: Series) -> Tensor:
-    if series.mask is None:
-        return series.v
-    return series.v.masked_fill(series.mask, float("nan"))
 
 
 def _common_clock(

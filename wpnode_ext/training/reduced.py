@@ -9,7 +9,7 @@ from torch import Tensor
 from ..coordinates import Coordinates
 from ..data import Series
 from ..fields import EquivariantField, LibraryField, LinearField, RandomFeatureField
-from ..scaling import LinearScaler, Scaler, make_scaler, scaler_from_state_dict
+from ..scaling import LinearScaler, Per, Scaler, make_scaler, scaler_from_state_dict
 from ..smoothing import is_wide
 from ..symmetry import Symmetry
 from .config import TrainConfig
@@ -17,6 +17,8 @@ from .config import TrainConfig
 # What rounds of a refinement work on at most: samples times entries of a state, and for
 # fields with many unknowns samples times what is kept for each.
 ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
+# Kinds of fields that are one map at all sites.
+SHARED = ("conv", "ring", "ring_library")
 # Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
 ORTHOGONAL = 1e-8
 
@@ -60,16 +62,29 @@ def make_state_scaler(
     if config.scaler == "identity":
         return make_scaler("identity").fit(series.v)
     if symmetry is None:
-        seen = series.v.double()
-        if series.mask is not None:
-            seen = seen.masked_fill(series.mask, float("nan"))
-        ring = config.field.kind in ("ring", "ring_library")
-        return make_scaler("standard", "whole" if ring else "component").fit(seen)
+        return plain_scaler(series, config, "standard")
     shift, scale = symmetry.statistics(_whole_samples(series).v)
+    if _per(config) != "component":
+        spread = scale.square().mean() + shift.var(correction=0)
+        shift, scale = shift.mean().expand_as(shift), spread.sqrt().expand_as(scale)
     scale = torch.where(scale > 0, scale, 1.0)
     return scaler_from_state_dict(
         {"kind": "standard", "per": "component", "shift": shift, "scale": scale}
     )
+
+
+def plain_scaler(series: Series, config: TrainConfig, kind: str) -> Scaler:
+    """A scaler of the entries of a state, alike at sites that share a map."""
+    seen = series.v.double()
+    if series.mask is not None:
+        seen = seen.masked_fill(series.mask, float("nan"))
+    return make_scaler(kind, _per(config)).fit(seen)
+
+
+def _per(config: TrainConfig) -> Per:
+    if config.scaler_per != "auto":
+        return config.scaler_per
+    return "channel" if config.field.kind in SHARED else "component"
 
 
 def reduced_scaler(
