@@ -13,6 +13,7 @@ from wpnode_ext.fields import LibraryField
 from wpnode_ext.record import Record
 from wpnode_ext.training import Trainer, TrainingDiverged, checkpoint
 from wpnode_ext.training.config import StrongForm
+from wpnode_ext.training.distributed import ProcessGroup
 from wpnode_ext.training.log import read_metrics
 from wpnode_ext.training.validation import ForecastValidation
 
@@ -212,3 +213,35 @@ def test_validation_fits_its_horizon_to_the_data() -> None:
     assert ForecastValidation(record(400)).horizon == 100
     with pytest.raises(ValueError, match="no two samples"):
         ForecastValidation(record(1))
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_signal_is_heard_where_an_epoch_has_one_batch(world) -> None:
+    """Also where another process of the group got it: the reduced flag counts."""
+
+    class Heard(ProcessGroup):
+        def sum(self, values):
+            values[-1] += len(rows) == 2
+            return values
+
+    rows = []
+
+    class Reporter:
+        def begin(self, epoch, epochs) -> None:
+            pass
+
+        def epoch(self, row) -> None:
+            rows.append(row)
+            if world == 1 and len(rows) == 2:
+                signal.raise_signal(signal.SIGTERM)
+
+        def end(self, reason) -> None:
+            pass
+
+    config = small_config("weak", optim={"epochs": 20, "batch_size": 10_000})
+    group = Heard() if world == 2 else ProcessGroup()
+    trainer = Trainer(small_field(), record(), config, reporter=Reporter(), group=group)
+    result = trainer.run()
+    # The step that hears of it ends the epoch it belongs to.
+    assert (result.reason, result.epochs, len(rows)) == ("signal", 3, 3)
+    assert result.signal == signal.SIGTERM

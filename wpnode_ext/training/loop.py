@@ -3,10 +3,10 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from signal import SIGTERM
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,46 +20,15 @@ from .batches import Batch, Batches
 from .config import TrainConfig, resolve, to_dict
 from .distributed import ProcessGroup
 from .objective import Objective
+from .result import Reporter, Row, TrainResult
 from .signals import StopRequest, stop_requests
 from .task import Task
 
-Row = dict[str, float]
 Validation = Callable[[nn.Module], dict[str, float]]
 
 
 class TrainingDiverged(RuntimeError):
     """Loss or gradients are no longer finite."""
-
-
-class Reporter(Protocol):
-    """Hears of every epoch; see :class:`wpnode_ext.training.log.RunLog`."""
-
-    def begin(self, epoch: int, epochs: int) -> None: ...
-
-    def epoch(self, row: Row) -> None: ...
-
-    def end(self, reason: str) -> None: ...
-
-
-@dataclass
-class TrainResult:
-    """How a training run ended.
-
-    Attributes:
-        epochs: epochs completed, over all sessions of a resumed run.
-        best_epoch, best_score: when the weights that were kept were reached, and their
-            validation error (training loss where there is no validation).
-        reason: "epochs", "patience" or "signal".
-        signal: number of the signal that stopped the run, or None.
-        history: one row an epoch of this session.
-    """
-
-    epochs: int
-    best_epoch: int
-    best_score: float
-    reason: str
-    signal: int | None = None
-    history: list[Row] = field(default_factory=list)
 
 
 class Trainer:
@@ -141,6 +110,7 @@ class Trainer:
         self._stopper = {"loss": math.inf, "idle": 0}
         self._best: dict[str, Any] = {"score": math.inf, "epoch": -1, "model": {}}
         self._saved_at = time.monotonic()
+        self._asked_to_stop = False
 
     def run(self) -> TrainResult:
         """Trains until the epochs, the patience or a signal ends it."""
@@ -161,6 +131,10 @@ class Trainer:
                 history.append(row)
                 if self._reporter is not None:
                     self._reporter.epoch(row)
+                # Asked for in the last step of an epoch, perhaps its only one.
+                if self._asked_to_stop and self._at["epoch"] < epochs:
+                    reason = "signal"
+                    break
             self._save()
         if reason != "signal" and self._best["model"]:
             self.field.load_state_dict(self._best["model"])
@@ -171,7 +145,8 @@ class Trainer:
             best_epoch=self._best["epoch"],
             best_score=self._best["score"],
             reason=reason,
-            signal=stop.signal if reason == "signal" else None,
+            # Where another process of the group was asked, this one stops as well.
+            signal=(stop.signal or SIGTERM) if reason == "signal" else None,
             history=history,
         )
 
@@ -184,9 +159,9 @@ class Trainer:
             refit_head(self.field, self._record, **where, symmetry=self._symmetry)
         batches = self._batches.epoch(self._at["epoch"])
         for batch in batches[self._at["step"] :]:
-            stopped = self._step(batch.to(self.group.device), bool(stop))
+            self._asked_to_stop = self._step(batch.to(self.group.device), bool(stop))
             self._at["step"] += 1
-            if stopped and self._at["step"] < len(batches):
+            if self._asked_to_stop and self._at["step"] < len(batches):
                 return None
             if time.monotonic() - self._saved_at >= self.config.checkpoint_seconds:
                 self._save()
