@@ -9,7 +9,8 @@ from ..estimator import WPNODE, load
 from ..training.run_folder import RunFolder
 from .data import DataConfig, read_series
 
-SOLVER_HELP = "as in torchdiffeq, or etdrk4, for stiff fields"
+# Steps a sample of the exponential solver: its error is that of the nonlinear part.
+EXPONENTIAL_STEPS = 8
 
 
 class Formatter(
@@ -74,6 +75,32 @@ def data_config(arguments: argparse.Namespace) -> DataConfig:
         forcing=arguments.forcing,
         series=arguments.series,
     )
+
+
+def add_solver_arguments(
+    parser: "argparse.ArgumentParser | argparse._ArgumentGroup",
+) -> None:
+    """Which solver follows a field, and by how many steps."""
+    parser.add_argument(
+        "--solver",
+        default="dopri5",
+        help="as in torchdiffeq, or etdrk4, for stiff fields",
+    )
+    parser.add_argument(
+        "--substeps",
+        type=int,
+        help="steps a sample of solvers with fixed steps; 1, with etdrk4 "
+        f"{EXPONENTIAL_STEPS}",
+    )
+
+
+def substeps_of(substeps: int | None, solver: str, default: int = 1) -> int:
+    """Steps a sample: those asked for, else what suits the solver."""
+    if substeps is None:
+        return EXPONENTIAL_STEPS if solver == "etdrk4" else default
+    if substeps < 1:
+        raise ValueError(f"`--substeps` must be >= 1; got {substeps}.")
+    return substeps
 
 
 def read_data(arguments: argparse.Namespace) -> Series:

@@ -10,7 +10,13 @@ import numpy as np
 import torch
 
 from ..forecaster import Forecaster
-from .common import SOLVER_HELP, add_command, print_table, read_model
+from .common import (
+    add_command,
+    add_solver_arguments,
+    print_table,
+    read_model,
+    substeps_of,
+)
 from .data import DataConfig, read_as_trained
 from .inputs import read_inputs
 
@@ -42,7 +48,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="file with the inputs; linear between its times, or without times one row "
         "for the start and each step",
     )
-    parser.add_argument("--solver", default="dopri5", help=SOLVER_HELP)
+    add_solver_arguments(parser)
     parser.add_argument(
         "--spread",
         action="store_true",
@@ -62,13 +68,15 @@ def run(arguments: argparse.Namespace) -> None:
     forcing = None
     if arguments.forcing is not None:
         forcing = read_inputs(arguments.forcing, t, arguments.model, known)
-    forecast = model.forecast(start, t, forcing=forcing, method=arguments.solver)
+    steps = substeps_of(arguments.substeps, arguments.solver)
+    how: dict[str, Any] = {"method": arguments.solver, "step": dt / steps}
+    forecast = model.forecast(start, t, forcing=forcing, **how)
     table = forecast.reshape(len(t), -1).numpy()
     names = list(model.names_ or (f"u{i}" for i in range(table.shape[1])))
     arrays: dict[str, Any] = {"u": forecast.numpy()}
     ended = ~np.isfinite(table).all(1)
     if arguments.spread:
-        std = model.forecast_ensemble(start, t, method=arguments.solver).std
+        std = model.forecast_ensemble(start, t, **how).std
         arrays["std"] = std.numpy()
         table = np.column_stack([table, std.reshape(len(t), -1).numpy()])
         names += [f"{name}_std" for name in names]

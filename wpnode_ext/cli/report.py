@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..report import write_report
 from ..training.run_folder import RunFolder
-from .common import add_command, read_model
+from .common import add_command, read_model, substeps_of
 from .data import DataConfig
 from .judge import (
     Judgement,
@@ -50,8 +50,12 @@ def run(arguments: argparse.Namespace) -> None:
         found = judge(arguments, model, reference, note, series)
         shown = found.evaluation
         if shown is not None and model.members_:
+            steps = substeps_of(arguments.substeps, arguments.solver)
             found.ensemble = model.forecast_ensemble(
-                shown.u[0], shown.t, method=arguments.solver
+                shown.u[0],
+                shown.t,
+                method=arguments.solver,
+                step=shown.t[1].item() / steps,
             )
     path = write_report(
         folder,
