@@ -20,7 +20,8 @@ from .model_file import write_model
 from .scaling import LinearScaler, Scaler
 from .solvers import RolloutResult, rollout
 from .training.config import TrainConfig
-from .training.prepare import attach_forcing, filtered, make_record
+from .training.inputs import attached, inputs_at, inputs_of, refuse_inputs
+from .training.prepare import filtered, make_record, running_clocks
 from .training.validation import ForecastValidation
 
 Data = Array | Sequence[Array] | Series
@@ -50,7 +51,7 @@ class Forecaster:
         u0: Array,
         t: Array,
         *,
-        forcing: Array | None = None,
+        forcing: Array | Forcing | None = None,
         method: str = "dopri5",
         **options: Any,
     ) -> Float[Tensor, "T ..."]:
@@ -59,7 +60,8 @@ class Forecaster:
         Args:
             u0: a state ``[*state]`` or a batch ``[B, *state]``, at time ``t[0]``.
             t: increasing times, ``[T]``.
-            forcing: inputs at the times `t`, ``[T, C]``, for a model that has inputs.
+            forcing: for a model that has inputs, these at the times `t`, ``[T, C]``, or
+                a :class:`~wpnode_ext.fields.Forcing` that covers them.
             method: solver; see :func:`~wpnode_ext.rollout`, also for `options`.
 
         Returns:
@@ -74,14 +76,15 @@ class Forecaster:
         u0: Float[Tensor, "B ..."],
         t: Array,
         *,
-        forcing: Array | None = None,
+        forcing: Array | Forcing | None = None,
         **options: Any,
     ) -> RolloutResult:
         """:meth:`forecast` of a batch, with what is known of members that diverged."""
         self._check_fitted()
         times = as_float64(t, "t")
-        self._set_forecast_forcing(times, forcing)
-        return rollout(self.physical_field_, u0, times, **options)
+        inputs = inputs_at(forcing, times, self.forcing_scaler_)
+        with attached(self.field_, inputs):
+            return rollout(self.physical_field_, u0, times, **options)
 
     def forecast_ensemble(
         self,
@@ -116,20 +119,26 @@ class Forecaster:
 
         One minus the validation error, see
         :class:`~wpnode_ext.training.ForecastValidation`; the data are filtered first.
+        For a model with inputs they are a Series that has them.
         """
         self._check_fitted()
         series = as_series(v, dt=dt, t=t)
+        clock = series.times
+        if self.forcing_scaler_ is not None:
+            clock = running_clocks([series])[0]
+        inputs = inputs_of(series, clock, self.forcing_scaler_)
         config = self.config_.validation
         record = make_record(
             filtered(series, self.config_, None),
             self.scaler_,
-            series.times,
+            clock,
             next(self.field_.parameters()).dtype,
         )
         validate = ForecastValidation(
             record, starts=config.starts, horizon=config.horizon
         )
-        return 1.0 - validate(self.field_)["val_error"]
+        with attached(self.field_, inputs):
+            return 1.0 - validate(self.field_)["val_error"]
 
     def evaluate(self, u: Array, dt: float, **options: Any) -> Evaluation:
         """Judges forecasts against a reference trajectory.
@@ -140,6 +149,7 @@ class Forecaster:
             **options: see :func:`~wpnode_ext.evaluate_field`.
         """
         self._check_fitted()
+        refuse_inputs(self.forcing_scaler_, "evaluate")
         return evaluate_field(self.physical_field_, u, dt, **options)
 
     def climate(self, u: Array, dt: float, **options: Any) -> Climate:
@@ -151,6 +161,7 @@ class Forecaster:
             **options: see :func:`~wpnode_ext.climate.evaluate_climate`.
         """
         self._check_fitted()
+        refuse_inputs(self.forcing_scaler_, "climate")
         return evaluate_climate(self.physical_field_, u, dt, **options)
 
     def goodness_of_fit(
@@ -169,14 +180,18 @@ class Forecaster:
             raise ValueError("`v` must have samples at equal distances.")
         weak = self.config_.weak
         where = {"p": weak.p, "ell": weak.ell} | options
-        return goodness_of_fit(
-            self.physical_field_,
-            series.v,
-            dt=series.dt,
-            lengths=series.lengths,
-            mask=series.mask,
-            **where,
-        )
+        # Times of the residuals: samples one after another, whatever their series.
+        clock = series.dt * torch.arange(series.n_samples, dtype=torch.float64)
+        inputs = inputs_of(series, clock, self.forcing_scaler_)
+        with attached(self.field_, inputs):
+            return goodness_of_fit(
+                self.physical_field_,
+                series.v,
+                dt=series.dt,
+                lengths=series.lengths,
+                mask=series.mask,
+                **where,
+            )
 
     def equations(
         self, names: Sequence[str] | None = None, digits: int = 4
@@ -242,21 +257,6 @@ class Forecaster:
     def scaler_device(self) -> torch.device:
         """Where forecasts are computed: the device of the field."""
         return next((p.device for p in self.field_.parameters()), torch.device("cpu"))
-
-    def _set_forecast_forcing(self, t: Tensor, forcing: Array | None) -> None:
-        if (forcing is None) != (self.forcing_scaler_ is None):
-            raise ValueError(
-                "`forcing` must be given, inputs at the times `t`: the model was "
-                "trained with inputs."
-                if forcing is None
-                else "`forcing` was given; the model was trained without inputs."
-            )
-        if forcing is None or self.forcing_scaler_ is None:
-            return
-        values = as_float64(forcing, "forcing")
-        values = values[:, None] if values.dim() == 1 else values.flatten(1)
-        scaled = self.forcing_scaler_.transform(values)
-        attach_forcing(self.field_, Forcing(t, scaled))
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "field_"):

@@ -202,20 +202,26 @@ def filtered(series: Series, config: TrainConfig, q_filter: int | None) -> Serie
 def _common_clock(
     both: list[Series], scaler: Scaler | None
 ) -> tuple[list[Tensor], Forcing | None]:
-    """Times of all samples, and the input as a function of them.
-
-    Without inputs these are the times of the data. With inputs each series is given a
-    stretch of time of its own, so that one table holds the inputs of all of them.
-    """
+    """Times of all samples, and the input as a function of them."""
     if scaler is None:
         return [series.times for series in both], None
-    clocks, tables, offset = [], [], 0.0
+    clocks, tables = running_clocks(both), []
     for series in both:
+        assert series.forcing is not None
+        tables.append(scaler.transform(series.forcing.flatten(1).double()))
+    return clocks, Forcing(torch.cat(clocks), torch.cat(tables))
+
+
+def running_clocks(many: list[Series]) -> list[Float[Tensor, " N"]]:
+    """Times that give each series a stretch of its own.
+
+    One table then holds the inputs of all of them.
+    """
+    clocks, offset = [], 0.0
+    for series in many:
         parts = []
         for times in series.times.split(list(series.lengths)):
             parts.append(times - times[0] + offset)
             offset = parts[-1][-1].item() + max(1.0, (times[-1] - times[0]).item())
         clocks.append(torch.cat(parts))
-        assert series.forcing is not None
-        tables.append(scaler.transform(series.forcing.flatten(1).double()))
-    return clocks, Forcing(torch.cat(clocks), torch.cat(tables))
+    return clocks
