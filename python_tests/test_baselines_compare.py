@@ -19,7 +19,7 @@ from wpnode_ext.baselines.comparison import (
     write_rows,
 )
 from wpnode_ext.baselines.protocol import Job, Protocol
-from wpnode_ext.cli.compare import settings
+from wpnode_ext.cli.compare_protocol import settings
 from wpnode_ext.cli.compare_table import markdown
 from wpnode_ext.cli.main import main
 from wpnode_ext.data import make_series
@@ -108,6 +108,7 @@ class TestRun:
         assert row.get("failure") is None
         assert row["vpt"] > 1.5
         assert row["evaluations"] > 0
+        assert 0 < row["censored"] <= 4
         assert all(math.isfinite(row[name]) for name in ("kl", "cpu_seconds", "epochs"))
 
     def test_a_failure_is_a_row(self) -> None:
@@ -235,6 +236,22 @@ class TestPage:
             "| a | 10 % | 2 | 2.00 +- 1.41 | 2 | 0.1 |",
         ):
             assert part in text
+
+    def test_the_page_names_failures_and_lower_bounds(self, tmp_path: Path) -> None:
+        protocol, path = Protocol(system="lorenz63", samples=500), tmp_path / "runs.csv"
+        write_rows(path, [row | {"censored": row["draw"]} for row in TestTable.ROWS])
+        text = markdown(summary(read_rows(path)), "lorenz63", protocol)
+        assert "| a | 10 % | 2 | >= 2.00 +- 1.41 |" in text
+        assert "still valid at their end" in text
+        assert "- b at 10 %: ValueError: no, not" in text
+        # Files of earlier releases do not tell.
+        lines = [line.split(",") for line in path.read_text().splitlines()]
+        place = lines[0].index("censored")
+        older = [",".join(line[:place] + line[place + 1 :]) for line in lines]
+        path.write_text("\n".join(older))
+        assert math.isnan(read_rows(path)[0]["censored"])
+        text = markdown(summary(read_rows(path)), "lorenz63", protocol)
+        assert "| a | 10 % | 2 | 2.00 +- 1.41 |" in text
 
     def test_the_figure_shows_every_method_that_succeeded(self, tmp_path) -> None:
         left, right = comparison(self.table(tmp_path), "Lyapunov times").axes

@@ -11,7 +11,7 @@ import torch
 from wpnode_ext.baselines.comparison import read_rows, write_rows
 from wpnode_ext.baselines.protocol import Protocol, digest
 from wpnode_ext.baselines.protocol_file import agree
-from wpnode_ext.cli.compare import protocol_of
+from wpnode_ext.cli.compare_protocol import protocol_of
 from wpnode_ext.cli.main import main, make_parser
 from wpnode_ext.data import make_series
 
@@ -48,9 +48,8 @@ class TestProtocolFile:
         ],
     )
     def test_other_settings_are_refused(self, tmp_path, capsys, changes, told) -> None:
-        protocol = Protocol(
-            series=make_series(oscillation(600), dt=DT), starts=3, horizon=2.0
-        )
+        series = make_series(oscillation(600), dt=DT)
+        protocol = Protocol(series=series, starts=3, horizon=2.0, substeps=4)
         options = {"skiprfm": {"width": 20, "ridge": 1e-8}}
         agree(tmp_path, replace(protocol, options=options), ["skiprfm"])
         assert self.compare(tmp_path, *changes) == 2
@@ -112,14 +111,20 @@ class TestProtocolFile:
         with pytest.raises(ValueError, match="starts 5"):
             agree(tmp_path, Protocol(system="lorenz63", starts=5), ["a"])
 
+    def test_results_without_a_protocol_had_one_step_a_sample(self, tmp_path) -> None:
+        row = {"method": "a", "noise": 0.1, "draw": 0, "vpt": 1.0}
+        write_rows(tmp_path / "runs.csv", [row])
+        with pytest.raises(ValueError, match=r"substeps 4 \(there 1\)"):
+            agree(tmp_path, Protocol(system="lorenz63", substeps=4), ["a"])
+
 
 @pytest.mark.parametrize(
     ("given", "solver", "substeps"),
     [
-        (["lorenz63"], "rk4", 1),
+        (["lorenz63"], "rk4", 4),
         (["kuramoto_sivashinsky"], "etdrk4", 8),
         (["kuramoto_sivashinsky", "--solver", "dopri5"], "dopri5", 1),
-        (["lorenz96", "--substeps", "2"], "rk4", 2),
+        (["lorenz96", "--substeps", "1"], "rk4", 1),
     ],
 )
 def test_stiff_systems_are_judged_by_exponential_steps(
@@ -127,3 +132,45 @@ def test_stiff_systems_are_judged_by_exponential_steps(
 ) -> None:
     protocol = protocol_of(make_parser().parse_args(["compare", *given]))
     assert (protocol.solver, protocol.substeps) == (solver, substeps)
+
+
+class TestArguments:
+    """What would be without effect, or fail after hours of fits, is refused first."""
+
+    def compare(self, folder: Path, *changes: str) -> int:
+        data = write_oscillation(folder / "data.npz", 300)
+        arguments = ["compare", str(data), "--methods", "skiprfm"]
+        return main([*arguments, "-o", str(folder / "out"), *changes])
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            (["d", "--samples", "9"], "`--samples` is for a system; {data} is a file"),
+            (["lorenz63", "--dt", "1"], "`--dt` is for a file; lorenz63 is a system"),
+            (["lorenz63", "--time", "t"], "`--time` is for a file"),
+            (["lorenz63", "--reference", "x.npz"], "`--reference` is for a file"),
+            (["lorenz63", "--set", "rfm.width=9"], "must be for one of the methods"),
+            (["lorenz63", "--substeps", "0"], "`--substeps` must be >= 1; got 0"),
+        ],
+    )
+    def test_options_without_effect(self, tmp_path, capsys, given, told) -> None:
+        data = write_oscillation(tmp_path / "data.npz", 300)
+        given = [str(data) if word == "d" else word for word in given]
+        out = ["-o", str(tmp_path / "out")]
+        assert main(["compare", *given, "--methods", "skiprfm", *out]) == 2
+        assert told.format(data=data) in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+    def test_references_that_do_not_fit(self, tmp_path, capsys) -> None:
+        v, path = oscillation(300).numpy(), tmp_path / "truth.npz"
+        for arrays, told in (
+            ({"v": v, "dt": 2 * DT}, "samples 0.05 apart, as the data have; got 0.1"),
+            ({"v": v[:, :1], "dt": DT}, "states of shape [2], as the data have"),
+            ({"v": v, "t": np.arange(300) ** 1.5}, "samples at equal distances"),
+        ):
+            np.savez(path, **arrays)
+            assert self.compare(tmp_path, "--reference", str(path)) == 2
+            text = capsys.readouterr().err
+            assert "`--reference` must have" in text
+            assert told in text
+        assert not (tmp_path / "out").exists()

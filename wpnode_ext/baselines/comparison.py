@@ -29,6 +29,7 @@ COLUMNS: tuple[str, ...] = (
     "vpt",
     "vpt_std",
     "vpt_time",
+    "censored",
     "diverged",
     "kl",
     "seconds",
@@ -69,7 +70,10 @@ def run_job(job: Job, protocol: Protocol) -> Row:
 
 
 def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
-    """Valid prediction time and distance of the densities."""
+    """Valid prediction time and distance of the densities.
+
+    Times of the "censored" starts, still valid at the horizon, are lower bounds.
+    """
     assert reference.dt is not None
     exponent = protocol.lyapunov_exponent
     horizon = protocol.horizon
@@ -106,6 +110,7 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         "vpt": found.vpt.mean,
         "vpt_std": found.vpt.std,
         "vpt_time": found.vpt.mean_time,
+        "censored": int(found.vpt.censored.sum()),
         "diverged": found.diverged,
         "kl": climate.kl,
     }
@@ -158,7 +163,8 @@ def summary(rows: Sequence[Row]) -> list[Row]:
             line[name] = statistics.fmean(values) if values else math.nan
         means = [r["vpt"] for r in good]
         line["spread"] = statistics.stdev(means) if len(means) > 1 else math.nan
-        line["failure"] = "; ".join({r["failure"] for r in group if r.get("failure")})
+        reasons = {r["failure"] for r in group if r.get("failure")}
+        line["failure"] = "; ".join(sorted(reasons))
         table.append(line)
     return table
 

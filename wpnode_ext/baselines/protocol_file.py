@@ -16,8 +16,8 @@ def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
     """Writes ``protocol.json``, or refuses rows that would not fit those in the folder.
 
     Settings of a method are compared where it was run before. A folder of an earlier
-    release that has results and no such file is taken to be of this protocol; a file
-    that lacks an entry, to be of its default.
+    release that has results and no such file is taken to be of this protocol, with one
+    step a sample; a file that lacks an entry, to be of its default.
 
     Args:
         folder: where ``runs.csv`` is, or will be.
@@ -30,8 +30,12 @@ def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
     path, wanted = folder / NAME, protocol.description()
     given = wanted["options"]
     wanted["options"] = {method: given.get(method, {}) for method in methods}
+    known = None
     if path.exists():
         known = _defaults() | json.loads(path.read_text(encoding="utf-8"))
+    elif (folder / "runs.csv").exists():
+        known = wanted | {"substeps": _defaults()["substeps"]}
+    if known is not None:
         changes = list(differences(known, wanted))
         if changes:
             raise ValueError(
@@ -40,7 +44,7 @@ def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
                 "with `-o`, or do all runs again with `--fresh`."
             )
         wanted["options"] = known["options"] | wanted["options"]
-        if wanted == known:
+        if path.exists() and wanted == known:
             return
     folder.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}.tmp")

@@ -1,11 +1,9 @@
 """``wpnode compare``: any set of methods on the same data, one table."""
 
 import argparse
-import ast
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..baselines.comparison import (
     Row,
@@ -20,11 +18,9 @@ from ..baselines.protocol import Job, Protocol
 from ..baselines.protocol_file import agree, set_aside
 from ..figures.comparison import comparison
 from ..solvers import ADAPTIVE, FIXED_STEP
-from ..systems import preset
-from ..systems.presets import PRESETS
-from .common import add_command, print_table
-from .compare_table import cells, markdown, unit_of
-from .data import DataConfig, read_series
+from .common import EXPONENTIAL_STEPS, add_command, print_table
+from .compare_protocol import RUNGE_KUTTA_STEPS, protocol_of
+from .compare_table import cells, failures, markdown, unit_of
 
 DESCRIPTION = """\
 DATA is a system (lorenz63, lorenz96, kuramoto_sivashinsky) or a file of observations.
@@ -32,9 +28,6 @@ All methods get the same noise, starts and judgement. Every finished run is a ro
 OUTPUT/runs.csv and is not repeated: call the command again to go on, or with more
 methods, levels or draws. What else decides a row is in OUTPUT/protocol.json; other
 settings need another folder. The table and its figure are OUTPUT/table.md and .png."""
-
-# Systems whose fields explode under Runge-Kutta steps from sample to sample.
-STIFF = {"kuramoto_sivashinsky"}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -75,7 +68,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="of forecasts by fields; rk4, for kuramoto_sivashinsky etdrk4",
     )
     parser.add_argument(
-        "--substeps", type=int, help="steps a sample of the solver; 1, with etdrk4 8"
+        "--substeps",
+        type=int,
+        help=f"steps a sample of the solver; with rk4 {RUNGE_KUTTA_STEPS}, with etdrk4 "
+        f"{EXPONENTIAL_STEPS}, else 1",
     )
     parser.add_argument(
         "--set",
@@ -128,57 +124,13 @@ def run(arguments: argparse.Namespace) -> None:
     text = markdown(table, name, protocol)
     (folder / "table.md").write_text(text, encoding="utf-8")
     print_table(*cells(table))
-    for row in table:
-        if row["failure"]:
-            print(f"{row['method']} at {row['noise']:g}: {row['failure']}")
+    for text in failures(table):
+        print(text)
     try:
         comparison(table, unit_of(protocol)).savefig(folder / "table.png", dpi=120)
     except ImportError as error:
         print(f"no figure: {error}")
     print(f"table and figure: {folder}")
-
-
-def protocol_of(arguments: argparse.Namespace) -> Protocol:
-    """What the arguments ask for, the same for every method."""
-    options, stiff = settings(arguments.set), arguments.data in STIFF
-    solver = arguments.solver or ("etdrk4" if stiff else "rk4")
-    steps = arguments.substeps or (8 if solver == "etdrk4" else 1)
-    if arguments.data in PRESETS:
-        listed = preset(arguments.data)
-        return Protocol(
-            system=listed.name,
-            samples=arguments.samples,
-            lyapunov_exponent=arguments.lyapunov or listed.lyapunov_exponent,
-            threshold=arguments.threshold or listed.threshold,
-            starts=arguments.starts,
-            horizon=arguments.horizon or 12.0,
-            solver=solver,
-            substeps=steps,
-            options=options,
-        )
-    if not Path(arguments.data).exists():
-        raise FileNotFoundError(
-            f"`data` must be one of {', '.join(PRESETS)} or a file; there is no "
-            f"{arguments.data}."
-        )
-    where = {"dt": arguments.dt, "time": arguments.time}
-    series = read_series(DataConfig(path=arguments.data, **where))
-    if series.dt is None:
-        raise ValueError("`data` must have samples at equal distances to be compared.")
-    reference = None
-    if arguments.reference:
-        reference = read_series(DataConfig(path=arguments.reference, **where))
-    return Protocol(
-        series=series,
-        reference=reference,
-        lyapunov_exponent=arguments.lyapunov,
-        threshold=arguments.threshold or 0.3,
-        starts=arguments.starts,
-        horizon=arguments.horizon,
-        solver=solver,
-        substeps=steps,
-        options=options,
-    )
 
 
 def jobs(arguments: argparse.Namespace, done: Sequence[Row]) -> Iterator[Job]:
@@ -204,22 +156,6 @@ def results(wanted: Sequence[Job], protocol: Protocol, workers: int) -> Iterator
 
 def _work(task: tuple[Job, Protocol]) -> Row:
     return run_job(*task)
-
-
-def settings(entries: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """``method.key=value`` by method; values are Python literals, or words."""
-    found: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        left, equals, text = entry.partition("=")
-        method, dot, key = left.partition(".")
-        if not (equals and dot and key):
-            raise ValueError(f"`--set` must read METHOD.KEY=VALUE; got {entry!r}.")
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            value = text
-        found.setdefault(method, {})[key] = value
-    return found
 
 
 def _line(row: Row) -> str:

@@ -24,6 +24,9 @@ def markdown(table: Sequence[Row], name: str, protocol: Protocol) -> str:
         f"|{' --- |' * len(header)}",
     ]
     lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
+    failed = failures(table)
+    if failed:
+        lines += ["", "Runs that failed:", "", *(f"- {text}" for text in failed)]
     return "\n".join([*lines, ""])
 
 
@@ -52,11 +55,20 @@ def _meaning(protocol: Protocol) -> list[str]:
         f"{protocol.threshold:g}{scale}. Mean over draws of the means over "
         f"{protocol.starts} starts, +- standard deviation over draws; forecasts run "
         f"{longest}, fields with `{protocol.solver}` (steps a sample, where fixed: "
-        f"{protocol.substeps}).",
+        f"{protocol.substeps}). >=: some were still valid at their end.",
         "KL: mean over components of the divergence of densities of long forecasts.",
         "Seconds of the fit, which has one core: by the clock, and the core's own.",
         "Evaluations: states at which the fit, its choice of settings included, "
         "computed a field or map, its features or its derivative.",
+    ]
+
+
+def failures(table: Sequence[Row]) -> list[str]:
+    """Where runs failed, and why."""
+    return [
+        f"{row['method']} at {100 * row['noise']:g} %: {row['failure']}"
+        for row in table
+        if row["failure"]
     ]
 
 
@@ -76,7 +88,9 @@ def cells(table: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
     ]
     texts = []
     for row in table:
-        vpt = number(row["vpt"], ".2f")
+        # Means with starts still valid at the horizon are lower bounds.
+        bound = ">= " if row["censored"] > 0 else ""
+        vpt = bound + number(row["vpt"], ".2f")
         if not math.isnan(row["spread"]):
             vpt += f" +- {row['spread']:.2f}"
         texts.append(
@@ -85,7 +99,7 @@ def cells(table: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
                 f"{100 * row['noise']:g} %",
                 str(row["draws"]),
                 vpt,
-                number(row["vpt_time"], ".3g"),
+                bound + number(row["vpt_time"], ".3g"),
                 number(row["kl"], ".3g"),
                 number(row["seconds"], ".3g"),
                 number(row["cpu_seconds"], ".3g"),
