@@ -78,7 +78,19 @@ def test_samples_without_forcing_are_missing() -> None:
     series = make_series(np.arange(4.0), dt=1.0, forcing=forcing)
     assert series.missing.tolist() == [False, True, False, False]
     assert series.forcing is not None
-    assert series.forcing.shape == (4, 1) and series.forcing.isfinite().all()
+    assert series.forcing.flatten().tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_inputs_of_absent_samples_lie_between_their_neighbours() -> None:
+    t = np.array([0.0, 1.0, 2.0, 4.0, 5.0])
+    series = make_series(np.arange(5.0), t=t, forcing=10 + t)
+    assert series.dt == 1.0 and series.forcing is not None
+    assert series.forcing.flatten().tolist() == [10, 11, 12, 13, 14, 15]
+    uneven = np.array([0.0, 1.0, 1.5, 4.0])
+    inputs = np.stack([uneven, [1.0, NAN, np.inf, 5.0]], 1)
+    series = make_series(np.arange(4.0), t=uneven, forcing=inputs)
+    assert series.missing.tolist() == [False, True, True, False]
+    assert series.forcing.T.tolist() == [uneven.tolist(), [1.0, 2.0, 2.5, 5.0]]
 
 
 def test_a_plan_takes_what_the_series_gives() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .._arrays import as_float64
@@ -68,7 +68,7 @@ def make_series(
 
 
 class _Piece:
-    """One series on its way: values with NaN where missing, times, inputs."""
+    """One series on its way: values and inputs with NaN where missing, times."""
 
     def __init__(self, v: Tensor, t: Tensor | None, forcing: Tensor | None) -> None:
         self.v, self.t, self.forcing = v, t, forcing
@@ -115,7 +115,7 @@ class _Piece:
             forcing = forcing[:, None] if forcing.dim() == 1 else forcing.clone()
             gone = ~forcing.flatten(1).isfinite().all(1)
             v[gone] = float("nan")
-            forcing[gone] = 0.0
+            forcing[~forcing.isfinite()] = float("nan")
         return cls(v, t, forcing)
 
 
@@ -171,13 +171,9 @@ def _on_common_grid(pieces: list[_Piece]) -> float | None:
         rows = ((piece.t - piece.t[0]) / dt).round().long()
         if len(rows) <= rows[-1]:
             n = int(rows[-1]) + 1
-            v = piece.v.new_full((n, *piece.v.shape[1:]), float("nan"))
-            v[rows] = piece.v
-            piece.v = v
+            piece.v = _spread(piece.v, rows, n)
             if piece.forcing is not None:
-                wide = piece.forcing.new_zeros(n, *piece.forcing.shape[1:])
-                wide[rows] = piece.forcing
-                piece.forcing = wide
+                piece.forcing = _spread(piece.forcing, rows, n)
     return dt
 
 
@@ -201,32 +197,45 @@ def _joined(
             f"`names` must name the entries of a state {list(state)}; got {len(names)}."
         )
     return Series(
-        v=torch.cat([_interpolated(piece) for piece in pieces]),
+        v=torch.cat([_interpolated(piece.v, piece.t) for piece in pieces]),
         lengths=tuple(len(piece.v) for piece in pieces),
         dt=dt,
         t=None
         if dt is not None
         else torch.cat([p.t for p in pieces if p.t is not None]),
         mask=mask if mask.any() else None,
-        forcing=_cat([piece.forcing for piece in pieces]),
+        forcing=_inputs(pieces),
         t0=tuple(0.0 if p.t is None else p.t[0].item() for p in pieces),
         names=None if names is None else tuple(names),
         meta=dict(meta or {}),
     )
 
 
-def _cat(parts: list[Tensor | None]) -> Tensor | None:
-    there = [part for part in parts if part is not None]
+def _spread(
+    x: Float[Tensor, "M ..."], rows: Int[Tensor, " M"], n: int
+) -> Float[Tensor, "N ..."]:
+    """`x` in its rows of n, NaN in the others."""
+    wide = x.new_full((n, *x.shape[1:]), float("nan"))
+    wide[rows] = x
+    return wide
+
+
+def _inputs(pieces: list[_Piece]) -> Float[Tensor, "N ..."] | None:
+    """Those of absent samples are no zeros, which would be felt by what reads them."""
+    there = [_interpolated(p.forcing, p.t) for p in pieces if p.forcing is not None]
     return torch.cat(there) if there else None
 
 
-def _interpolated(piece: _Piece) -> Float[Tensor, "N ..."]:
+def _interpolated(
+    x: Float[Tensor, "N ..."], t: Float[Tensor, " M"] | None
+) -> Float[Tensor, "N ..."]:
     """Missing values on the line between their neighbours in time."""
-    flat = piece.v.flatten(1)
+    flat = x.flatten(1)
     gone: Bool[Tensor, "N D"] = flat.isnan()
     if gone.any():
         n = len(flat)
-        rows = np.arange(n) if piece.t is None or len(piece.t) != n else piece.t.numpy()
+        # Where absent samples were inserted the others are on a grid.
+        rows = np.arange(n) if t is None or len(t) != n else t.numpy()
         filled = flat.numpy().copy()
         for j in gone.any(0).nonzero().flatten().tolist():
             absent = gone[:, j].numpy()
@@ -238,4 +247,4 @@ def _interpolated(piece: _Piece) -> Float[Tensor, "N ..."]:
                     rows[absent], rows[there], filled[there, j]
                 )
         flat = torch.from_numpy(filled)
-    return flat.reshape(piece.v.shape)
+    return flat.reshape(x.shape)
