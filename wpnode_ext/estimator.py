@@ -168,6 +168,8 @@ class WPNODE(Forecaster):
         self.choice_, weak = choose_weak_form(series, asked)
         config = resolve(replace(asked, weak=weak))
         if config.method == "closed_form":
+            if group.device.type != "cpu":
+                self.why_ += f"; computed on the CPU, not on {group.device}"
             complaint = self._solve(series, config, run)
             if not complaint or self.config.method != "auto":
                 return self
@@ -199,6 +201,7 @@ class WPNODE(Forecaster):
         folder = RunFolder(run) if isinstance(run, str | Path) else run
         place = Place(folder, resume, group, self.verbose)
         trained = train_network(field, make, series, training, data, config, place)
+        self.physical_field_.to(self.scaler_device())
         self.result_, self.members_ = trained.result, trained.members
         if trained.refined is not None:
             self._set_states(trained.refined)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ._arrays import as_float64
 from ._typing import Array, Field
+from .fields.base import device_of
 from .metrics import VPTResult, error_by_lead_time, vpt
 from .runs import Runs, gap_free_runs, window_starts
 from .solvers import rollout
@@ -149,13 +150,15 @@ def evaluate_field(
     steps = max(1, round(horizon / dt))
     first = draw_starts(runs, steps, starts, seed)
     t = dt * torch.arange(steps + 1, dtype=torch.float64)
-    result = rollout(field, truth[first], t, method=method, **options)
+    begun = truth[first].to(device_of(field))
+    result = rollout(field, begun, t, method=method, **options)
+    u_hat = result.u.to(truth.device)
     wanted = torch.stack([truth[s : s + steps + 1] for s in first.tolist()], dim=1)
     seen = torch.cat([truth[a:b] for a, b in runs])
     sigma = seen.std(0, correction=0)
     judged = {
         name: vpt(
-            result.u,
+            u_hat,
             wanted,
             dt=dt,
             lyapunov_exponent=lyapunov_exponent or 1.0,
@@ -165,13 +168,13 @@ def evaluate_field(
         )
         for name in ("pooled", "componentwise", "segment")
     }
-    error = error_by_lead_time(result.u, wanted, sigma=sigma)
+    error = error_by_lead_time(u_hat, wanted, sigma=sigma)
     still = error_by_lead_time(wanted[:1].expand_as(wanted), wanted, sigma=sigma)
     return Evaluation(
         vpt=judged.pop("pooled"),
         other_vpt=judged,
         t=t,
-        u_hat=result.u,
+        u_hat=u_hat,
         u=wanted,
         rmse=error.rmse,
         rmse_persistence=still.rmse,

@@ -15,6 +15,7 @@ from .data import Series, make_series
 from .ensemble import EnsembleForecast, forecast_members
 from .evaluation import Evaluation, evaluate_field
 from .fields import Forcing, LibraryField
+from .fields.base import FarField, device_of
 from .metrics import GoodnessOfFit, goodness_of_fit
 from .model_file import write_model
 from .scaling import LinearScaler, Scaler
@@ -162,7 +163,7 @@ class Forecaster:
         """
         self._check_fitted()
         refuse_inputs(self.forcing_scaler_, "climate")
-        return evaluate_climate(self.physical_field_, u, dt, **options)
+        return evaluate_climate(FarField(self.physical_field_), u, dt, **options)
 
     def goodness_of_fit(
         self, v: Data, dt: float | None = None, **options: Any
@@ -185,7 +186,7 @@ class Forecaster:
         inputs = inputs_of(series, clock, self.forcing_scaler_)
         with attached(self.field_, inputs):
             return goodness_of_fit(
-                self.physical_field_,
+                FarField(self.physical_field_),
                 series.v,
                 dt=series.dt,
                 lengths=series.lengths,
@@ -256,7 +257,7 @@ class Forecaster:
 
     def scaler_device(self) -> torch.device:
         """Where forecasts are computed: the device of the field."""
-        return next((p.device for p in self.field_.parameters()), torch.device("cpu"))
+        return device_of(self.field_)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "field_"):

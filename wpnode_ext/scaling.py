@@ -225,8 +225,9 @@ class EmbeddedField(nn.Module):
     def forward(
         self, t: Tensor | float, u: Float[Tensor, "*batch D"]
     ) -> Float[Tensor, "*batch D"]:
-        a = (u - self.shift.to(u.dtype)) @ self.encode.to(u.dtype).T
-        return self.field(t, a) @ self.decode.to(u.dtype).T
+        # To the device as well: a field may be moved without what wraps it.
+        a = (u - self.shift.to(u)) @ self.encode.to(u).T
+        return self.field(t, a) @ self.decode.to(u).T
 
 
 class RescaledField(nn.Module):
@@ -248,7 +249,7 @@ class RescaledField(nn.Module):
     def forward(
         self, t: Tensor | float, u: Float[Tensor, "..."]
     ) -> Float[Tensor, "..."]:
-        shift, scale = self.shift.to(u.dtype), self.scale.to(u.dtype)
+        shift, scale = self.shift.to(u), self.scale.to(u)
         return scale * self.field(t, (u - shift) / scale)
 
 

@@ -1,6 +1,7 @@
 """What fields share, an optional forcing, and wrappers for users' functions."""
 
 from collections.abc import Callable
+from itertools import chain
 
 import torch
 from jaxtyping import Float
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from .forcing import Forcing
 
+CPU = torch.device("cpu")
 FieldFunction = Callable[[Tensor | float, Tensor], Tensor]
 
 
@@ -107,3 +109,26 @@ def as_field(field: FieldFunction | nn.Module) -> nn.Module:
             f"`field` must be a callable field(t, u); got {type(field).__name__}."
         )
     return FunctionField(field)
+
+
+class FarField(nn.Module):
+    """A field on another device than its states: these go there, values come back."""
+
+    def __init__(self, field: nn.Module) -> None:
+        super().__init__()
+        self.field = field
+
+    def forward(self, t: Tensor | float, u: Tensor) -> Tensor:
+        there = device_of(self.field)
+        t = t.to(there) if isinstance(t, Tensor) else t
+        return self.field(t, u.to(there)).to(u.device)
+
+
+def device_of(
+    field: FieldFunction | nn.Module, default: torch.device = CPU
+) -> torch.device:
+    """Where a field computes; `default` for functions, which do not tell."""
+    if not isinstance(field, nn.Module):
+        return default
+    first = next(chain(field.parameters(), field.buffers()), None)
+    return default if first is None else first.device

@@ -1,5 +1,7 @@
 """Fields that commute with a group of linear maps by construction."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from scipy.sparse.csgraph import connected_components
@@ -132,6 +134,10 @@ class EquivariantField(LinearField):
     ) -> tuple[Float[Tensor, "*batch D"], Float[Tensor, "*batch D D"]]:
         self._tell_base()
         return self.base.value_and_jacobian(u)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "EquivariantField":
+        self._known = None  # of another device or precision
+        return super()._apply(fn, recurse)
 
     @torch.no_grad()
     def _tell_base(self) -> None:

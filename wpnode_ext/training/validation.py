@@ -1,8 +1,10 @@
 """How well a field forecasts held-out data while it is being trained."""
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from ..fields.base import device_of
 from ..record import Record
 from ..runs import window_starts
 from ..strong import solve_windows
@@ -50,6 +52,18 @@ class ForecastValidation:
     @torch.no_grad()
     def __call__(self, field: nn.Module) -> dict[str, float]:
         """``val_error``, the score, and ``val_time``, mean time until E exceeds 0.3."""
+        errors, lengths = self.errors(field)
+        valid = (errors <= _VALID).long().cumprod(0)
+        return {
+            "val_error": errors.clamp(max=_LOST).mean().item(),
+            "val_time": (valid * lengths).sum(0).mean().item(),
+        }
+
+    def errors(
+        self, field: nn.Module
+    ) -> tuple[Float[Tensor, "H B"], Float[Tensor, "H B"]]:
+        """E of every lead time and start, and the lengths of the steps before it."""
+        self._follow(device_of(field, self._starts.device))
         t, v = self._record.t, self._record.v
         times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
         steps = [times[lead + 1] - times[lead] for lead in range(self.horizon)]
@@ -60,9 +74,11 @@ class ForecastValidation:
                 for lead, u in enumerate(states, start=1)
             ]
         ).nan_to_num(nan=_LOST, posinf=_LOST)
-        valid = (errors <= _VALID).long().cumprod(0)
-        lengths = torch.stack([h.flatten(1)[:, 0] for h in steps])
-        return {
-            "val_error": errors.clamp(max=_LOST).mean().item(),
-            "val_time": (valid * lengths).sum(0).mean().item(),
-        }
+        return errors, torch.stack([h.flatten(1)[:, 0] for h in steps])
+
+    def _follow(self, device: torch.device) -> None:
+        """The record where the field is: training may move it after this was made."""
+        if self._starts.device != device:
+            self._record = self._record.to(device, self._record.v.dtype)
+            self._starts = self._starts.to(device)
+            self._spread = self._spread.to(device)
