@@ -48,6 +48,20 @@ def test_solutions_are_those_of_the_dense_systems(n: int, batch: int, d: int) ->
 
 
 @pytest.mark.parametrize(("n", "batch", "d"), SIZES)
+def test_transposed_solutions_are_a_root_of_the_inverse(
+    n: int, batch: int, d: int
+) -> None:
+    diagonal, lower, dense = systems(n, batch, d)
+    # Columns of the identity as right-hand sides: the root itself.
+    eye = torch.eye(n * d, dtype=torch.float64).reshape(n, 1, d, n * d)
+    found = factor(diagonal, lower).solve_transposed(eye.repeat(1, batch, 1, 1))
+    root = found.transpose(0, 1).reshape(batch, n * d, n * d).numpy()
+    product = root @ root.transpose(0, 2, 1)
+    inverse = np.linalg.inv(dense)
+    np.testing.assert_allclose(product, inverse, atol=1e-12 * np.abs(inverse).max())
+
+
+@pytest.mark.parametrize(("n", "batch", "d"), SIZES)
 def test_inverse_blocks_are_those_of_the_dense_inverse(
     n: int, batch: int, d: int
 ) -> None:

@@ -32,16 +32,29 @@ class BlockCholesky:
     def solve(self, rhs: Float[Tensor, "n B D *R"]) -> Float[Tensor, "n B D *R"]:
         """Solution of every system for its right-hand side, or for R of them."""
         x = rhs.clone() if rhs.dim() == 4 else rhs.unsqueeze(-1).clone()
-        last = len(x) - 1
-        for i in range(last + 1):
+        for i in range(len(x)):
             if i > 0:
                 x[i].baddbmm_(self.lower[i - 1], x[i - 1], alpha=-1)
             x[i] = _triangular(self.diagonal[i], x[i])
+        return self._back(x).reshape(rhs.shape)
+
+    def solve_transposed(
+        self, rhs: Float[Tensor, "n B D *R"]
+    ) -> Float[Tensor, "n B D *R"]:
+        """Solution of ``L^T x = rhs``.
+
+        Of standard normal numbers: a draw with the inverse of the matrix as covariance.
+        """
+        x = rhs.clone() if rhs.dim() == 4 else rhs.unsqueeze(-1).clone()
+        return self._back(x).reshape(rhs.shape)
+
+    def _back(self, x: Float[Tensor, "n B D R"]) -> Float[Tensor, "n B D R"]:
+        last = len(x) - 1
         for i in range(last, -1, -1):
             if i < last:
                 x[i].baddbmm_(self.lower[i].mT, x[i + 1], alpha=-1)
             x[i] = _triangular(self.diagonal[i].mT, x[i], upper=True)
-        return x.reshape(rhs.shape)
+        return x
 
     def inverse_diagonal(self) -> Float[Tensor, "n B D D"]:
         """Diagonal blocks of the inverse: covariances, where the matrix is a precision.

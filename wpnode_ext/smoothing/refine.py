@@ -51,6 +51,8 @@ class Refinement:
             the field are in them. The noise where the field has no finite steps, and
             the states remain what they were.
         sigma: noise per component, ``[*state]``.
+        process_noise: error of the field's steps that the states were smoothed with,
+            in units of `sigma`.
         first_states: what the rounds began with, ``[N, *state]``.
         history: one entry a round.
         best: entry of `history` that judged the field, the first fit being judged by
@@ -65,6 +67,7 @@ class Refinement:
     states: Float[Tensor, "N ..."]
     std: Float[Tensor, "N ..."]
     sigma: Float[Tensor, "..."]
+    process_noise: float
     first_states: Float[Tensor, "N ..."]
     history: list[Round]
     best: int
@@ -145,19 +148,34 @@ def refine(
         schedule = WIDE_SCHEDULE if wide else PROJECTED_SCHEDULE
         schedule = schedule if projected else FIT_SCHEDULE
     size = series.v.double().reshape(series.n_samples, -1).std(0)
+    # Components that never change, or have no noise, are still measured in some unit.
+    unit = torch.where(size > 0, size, 1.0).reshape(noise.shape)
+    least = torch.maximum(noise, NEGLIGIBLE_NOISE * unit)
+    options = {"sigma": least, "substeps": substeps}
+    options |= {"window": window, "overlap": overlap}
     if (noise.flatten() <= NEGLIGIBLE_NOISE * size).all():
+        states, std = series.v.double(), noise.expand(series.v.shape).clone()
+        if series.mask is not None:
+            # What is missing is what the field says.
+            error = schedule[-1] * least
+            seen = smooth_states(
+                field, series, process_noise=error, start=start.states, **options
+            )
+            assert seen.std is not None
+            states = torch.where(series.mask, seen.states, states)
+            std = torch.where(series.mask, seen.std, std)
         return Refinement(
             field=field,
-            states=series.v.double(),
-            std=noise.expand(series.v.shape).clone(),
+            states=states,
+            std=std,
             sigma=noise,
+            process_noise=schedule[-1],
             first_states=start.states,
             history=[],
             best=0,
             reason="the data have no noise to remove",
         )
-    options = {"sigma": noise, "substeps": substeps}
-    options |= {"window": window, "overlap": overlap}
+    noise = least
     rounds = Rounds(fit, projected, wide, options)
     whole, states = series, start.states
     if projected and samples is not None and samples < series.n_samples:
@@ -229,6 +247,7 @@ def refine(
         states=final.states,
         std=torch.where(lost, noise, std),
         sigma=noise,
+        process_noise=best_level,
         first_states=start.states,
         history=history,
         best=best,
