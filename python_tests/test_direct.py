@@ -7,6 +7,7 @@ import torch
 
 from problems import lorenz63
 from training_cases import DT, oscillator_data
+from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.ensemble import EnsembleForecast
 from wpnode_ext.estimator import WPNODE, load
@@ -14,7 +15,9 @@ from wpnode_ext.export import export_field
 from wpnode_ext.fields import MLPField
 from wpnode_ext.training import TrainConfig
 from wpnode_ext.training.config import FieldConfig, OptimConfig, WeakForm
+from wpnode_ext.training.members import draw_members
 from wpnode_ext.training.method import choose_method
+from wpnode_ext.training.reduced import scaled_series
 from wpnode_ext.training.run_folder import RunFolder
 from wpnode_ext.training.states_file import read_states
 
@@ -194,12 +197,55 @@ def test_blocks_are_resampled_where_nothing_else_tells_the_spread() -> None:
     assert ((heads.mean(0) - found).abs() < 3 * spread).all()
 
 
+def test_members_refitted_after_refinement_differ_as_the_data_allow() -> None:
+    # Blocks of refined states would obey the best field, and all members be alike.
+    v = noisy()[1]
+    model = WPNODE(config=config()).fit(v, DT)
+    found = model.solved_
+    assert found.refinement is not None and found.refinement.likely is not None
+    field, scaled = (
+        model.field_,
+        scaled_series(make_series(v, dt=DT), found.scaler, None),
+    )
+    spreads = []
+    for likely in (found.refinement.likely, None):
+        members = draw_members(
+            field,
+            30,
+            likely=likely,
+            series=scaled,
+            states=found.refinement.states,
+            refit=lambda member, part, states: fit_closed_form(
+                member, part, states=states, p=4, ell=30, q=2
+            ),
+            ell=30,
+            seed=0,
+        )
+        u = found.refinement.states[::20]
+        values = torch.stack([member(0.0, u) for member in members])
+        spreads.append(values.std(0).square().mean().sqrt().item())
+    # The first solve uses less of what the data say than the refinement does.
+    assert 0.5 * spreads[0] < spreads[1] < 30 * spreads[0]
+
+
+def test_a_component_that_never_changes_is_no_obstacle() -> None:
+    clean, v = noisy()
+    still = torch.full((len(v), 1), 7.0, dtype=torch.float64)
+    model = WPNODE(config=config()).fit(torch.cat([v, still], 1), DT)
+    assert model.states_ is not None
+    error = (model.states_[:, :2] - clean).square().mean().sqrt()
+    assert error < 0.5 * (v - clean).square().mean().sqrt()
+    assert (model.states_[:, 2] - 7.0).abs().max() < 1e-2
+
+
 def test_statistics_of_an_ensemble_leave_out_what_diverged() -> None:
     members = torch.arange(5.0).double()[:, None, None].expand(5, 3, 1).clone()
     members[4, 2] = float("nan")
     found = EnsembleForecast(members, torch.arange(3).double())
     assert found.mean[:, 0].tolist() == [2.0, 2.0, 1.5]
     assert found.std[0, 0].item() == pytest.approx(2.5**0.5)
+    members[1:, 2] = float("nan")
+    assert EnsembleForecast(members, found.t).std[2].isnan().all()
     low, high = found.interval(0.5)
     # Six gaps are left by five numbers: half of a sixth draw falls in three of them.
     assert (low[0, 0], high[0, 0]) == (0.5, 3.5)

@@ -31,10 +31,11 @@ class EnsembleForecast:
 
     @property
     def std(self) -> Float[Tensor, "T ..."]:
-        """Spread of the members: the error to be expected, where it is small."""
+        """Spread of the members that have not diverged, NaN where less than two have."""
         seen = (~self.members.isnan()).sum(0)
         square = (self.members - self.mean).square().nansum(0)
-        return (square / (seen - 1).clamp(min=1)).sqrt()
+        # Of fewer than two members nothing can be told.
+        return torch.where(seen > 1, (square / (seen - 1)).sqrt(), torch.nan)
 
     def interval(
         self, level: float = 0.9, *, sigma: Array | float = 0.0, seed: int = 0

@@ -74,7 +74,8 @@ class Solved:
             return found.failure
         if found is not None and rows:
             missed = found.judged.held_out
-            share = missed * (found.sigma.square() / found.states.var(0)).mean().item()
+            size = found.states.var(0)
+            share = missed * (found.sigma.square() / size)[size > 0].mean().item()
             if not (missed < LARGEST_ERROR or share < LEAST_SHARE):
                 return f"held-out values were missed by {missed:.3g} variances"
         left = self.fit.relative.max().item()
@@ -158,11 +159,13 @@ def solve_field(
         "q": config.weak.q,
     }
     ridge, errors = config.closed_form.ridge, {}
-    noise = (first.sigma / scaled.v.std(0)).max().item()
+    # A component that never changes has neither.
+    noise = (first.sigma / scaled.v.std(0)).nan_to_num(0.0).max().item()
     if ridge is None and noise > NEGLIGIBLE_NOISE and wants_forecasts(field):
         errors = _compare_ridges(field, scaled, first.states, config, maps)
         if errors:
-            ridge = min(errors, key=errors.__getitem__)
+            # Of equals the largest: forecasts that all fail tell nothing.
+            ridge = max(errors, key=lambda value: (-errors[value], value))
             say(f"ridge {ridge:g}: forecasts held-out data best")
     taken = "gcv" if ridge is None else ridge
     if noise <= NEGLIGIBLE_NOISE:
@@ -205,15 +208,14 @@ def solve_field(
         field = found
     members: list[LinearField] = []
     if config.ensemble > 0:
-        states = None if refinement is None else refinement.states
-        believed = scaled if states is None else replace(scaled, v=states, mask=None)
         members = draw_members(
             field,
             config.ensemble,
             likely=None if refinement is None else refinement.likely,
-            series=believed,
-            refit=lambda member, part: fit_closed_form(
-                member, part, ridge=taken, symmetry=maps, **weak
+            series=scaled,
+            states=first.states if refinement is None else refinement.states,
+            refit=lambda member, part, states: fit_closed_form(
+                member, part, states=states, ridge=taken, symmetry=maps, **weak
             ),
             ell=config.weak.ell,
             seed=config.seed,
