@@ -31,7 +31,7 @@ class EnsembleForecast:
 
     @property
     def std(self) -> Float[Tensor, "T ..."]:
-        """Spread of the members that have not diverged, NaN where less than two have."""
+        """Spread of the members that have not diverged; NaN of fewer than two."""
         seen = (~self.members.isnan()).sum(0)
         square = (self.members - self.mean).square().nansum(0)
         # Of fewer than two members nothing can be told.
