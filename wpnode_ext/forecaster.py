@@ -25,6 +25,9 @@ from .training.inputs import attached, inputs_at, inputs_of, refuse_inputs
 from .training.prepare import filtered, make_record, running_clocks
 from .training.validation import ForecastValidation
 
+# Of the largest state that is known: beyond so many of it a forecast has diverged.
+FAR = 100.0
+
 Data = Array | Sequence[Array] | Series
 
 
@@ -63,7 +66,9 @@ class Forecaster:
             t: increasing times, ``[T]``.
             forcing: for a model that has inputs, these at the times `t`, ``[T, C]``, or
                 a :class:`~wpnode_ext.fields.Forcing` that covers them.
-            method: solver; see :func:`~wpnode_ext.rollout`, also for `options`.
+            method: solver; see :func:`~wpnode_ext.rollout`, also for `options`. The
+                `bound` is by default 100 times the largest of the states `u0` and of
+                the data the model was fitted to.
 
         Returns:
             ``[T, *state]`` or ``[T, B, *state]``; NaN once a forecast has diverged.
@@ -84,6 +89,7 @@ class Forecaster:
         self._check_fitted()
         times = as_float64(t, "t")
         inputs = inputs_at(forcing, times, self.forcing_scaler_)
+        options = {"bound": self._bound(u0)} | options
         with attached(self.field_, inputs):
             return rollout(self.physical_field_, u0, times, **options)
 
@@ -151,6 +157,7 @@ class Forecaster:
         """
         self._check_fitted()
         refuse_inputs(self.forcing_scaler_, "evaluate")
+        options = {"bound": self._bound(as_float64(u, "u"))} | options
         return evaluate_field(self.physical_field_, u, dt, **options)
 
     def climate(self, u: Array, dt: float, **options: Any) -> Climate:
@@ -254,6 +261,14 @@ class Forecaster:
         batched = start.dim() == len(shape) + 1
         start = start if batched else start[None]
         return batched, start.to(self.scaler_device())
+
+    def _bound(self, u: Float[Tensor, "..."]) -> float:
+        """Size from which a forecast has diverged: far from all states that are known.
+
+        The start alone does not tell: what grows may begin small.
+        """
+        known = u[u.isfinite()].abs().max().item() if u.isfinite().any() else 0.0
+        return FAR * max(1.0, known, *_sizes(self.scaler_))
 
     def scaler_device(self) -> torch.device:
         """Where forecasts are computed: the device of the field."""
