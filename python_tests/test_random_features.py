@@ -177,3 +177,19 @@ def test_value_and_jacobian_are_those_of_the_field(
     torch.testing.assert_close(field(0.0, u), expected)
     rows = torch.func.vmap(torch.func.jacrev(field.at))(u.reshape(10, 3))
     torch.testing.assert_close(slope.reshape(10, 3, 3), rows)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("ring", [False, True])
+def test_combined_features_are_products_with_all_of_them(ring: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    field = RandomFeatureField(4, 30, outputs=1, generator=generator).double()
+    if ring:
+        field = RingField(field, 9).double()
+    u = torch.randn(3, 700, field.dim, generator=generator, dtype=torch.float64)
+    basis = torch.randn(field.n_features, 6, generator=generator, dtype=torch.float64)
+    weights = torch.tensor([0.2, 0.5, -0.1], dtype=torch.float64)
+    each = field.features(u) @ basis
+    torch.testing.assert_close(field.combined(u[0], basis), each[0])
+    expected = torch.einsum("p,p...->...", weights, each)
+    torch.testing.assert_close(field.combined(u, basis, weights), expected)

@@ -62,6 +62,14 @@ class RingField(LinearField):
     ) -> Float[Tensor, "*batch S J"]:
         return self.local.features(self.around(u), self._felt(x))
 
+    def combined(
+        self,
+        u: Float[Tensor, "*batch S"],
+        basis: Float[Tensor, "J K"],
+        weights: Float[Tensor, " P"] | None = None,
+    ) -> Float[Tensor, "*rest S K"]:
+        return self.local.combined(self.around(u), basis, weights)
+
     def jacobian(
         self, u: Float[Tensor, "*batch S"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch S S"]:
