@@ -35,6 +35,7 @@ LAYERS = (
     {
         "climate",
         "ensemble",
+        "equations",
         "estimator",
         "evaluation",
         "export",

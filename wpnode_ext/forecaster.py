@@ -13,12 +13,13 @@ from ._typing import Array
 from .climate import Climate, evaluate_climate
 from .data import Series, make_series
 from .ensemble import EnsembleForecast, forecast_members
+from .equations import equations_of
 from .evaluation import Evaluation, evaluate_field
-from .fields import Forcing, LibraryField
+from .fields import Forcing
 from .fields.base import FarField, device_of
 from .metrics import GoodnessOfFit, goodness_of_fit
 from .model_file import write_model
-from .scaling import LinearScaler, Scaler
+from .scaling import Scaler
 from .solvers import RolloutResult, rollout
 from .training.config import TrainConfig
 from .training.inputs import attached, inputs_at, inputs_of, refuse_inputs
@@ -206,28 +207,13 @@ class Forecaster:
     ) -> list[str]:
         """The learned equations in the units of the data; for "library" fields."""
         self._check_fitted()
-        if not isinstance(self.field_, LibraryField):
-            raise TypeError(
-                "equations can be printed for `field='library'`; "
-                f"this field is a {type(self.field_).__name__}."
-            )
-        if isinstance(self.scaler_, LinearScaler):
-            raise TypeError(
-                "equations are printed for the entries of a state; this field was "
-                f"fitted in {self.field_.dim} coordinates of them. Those of the scaled "
-                "coordinates are `field_.equations()`."
-            )
-        inputs, sizes = {}, _sizes(self.scaler_)
-        if self.forcing_scaler_ is not None:
-            inputs = {
-                "forcing_scale": self.forcing_scaler_.scale,
-                "forcing_shift": self.forcing_scaler_.shift,
-            }
-            sizes += _sizes(self.forcing_scaler_)
-        physical = self.field_.in_coordinates(
-            self.scaler_.scale, self.scaler_.shift, **inputs
+        return equations_of(
+            self.field_,
+            self.scaler_,
+            self.forcing_scaler_,
+            names or self.names_,
+            digits,
         )
-        return physical.equations(names or self.names_, digits=digits, sizes=sizes)
 
     def save(self, path: str | Path) -> None:
         """Writes the model to one file; see :func:`~wpnode_ext.load`."""
@@ -268,7 +254,8 @@ class Forecaster:
         The start alone does not tell: what grows may begin small.
         """
         known = u[u.isfinite()].abs().max().item() if u.isfinite().any() else 0.0
-        return FAR * max(1.0, known, *_sizes(self.scaler_))
+        size = (self.scaler_.shift.abs() + self.scaler_.scale).max().item()
+        return FAR * max(1.0, known, size)
 
     def scaler_device(self) -> torch.device:
         """Where forecasts are computed: the device of the field."""
@@ -287,8 +274,3 @@ def as_series(v: Data, **arguments: Any) -> Series:
     if given:
         raise ValueError(f"a Series has its own {', '.join(given)}; do not give them.")
     return v
-
-
-def _sizes(scaler: Scaler) -> list[float]:
-    """Typical absolute values of the variables a scaler was fitted to."""
-    return (scaler.shift.abs() + scaler.scale).flatten().tolist()
