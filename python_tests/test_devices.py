@@ -27,7 +27,8 @@ def test_wrapped_fields_follow_states_to_their_device() -> None:
 
 
 def test_validation_follows_the_field() -> None:
-    validate = ForecastValidation(Record(oscillator_data(), dt=DT), horizon=3)
+    times = DT * torch.arange(400, dtype=torch.float64)
+    validate = ForecastValidation(Record(oscillator_data(), t=times), horizon=3)
     field = small_field()
     assert validate(field)["val_error"] < 1.0
     errors, lengths = validate.errors(field.to(META))

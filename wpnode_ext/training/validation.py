@@ -8,6 +8,7 @@ from ..fields.base import device_of
 from ..record import Record
 from ..runs import window_starts
 from ..strong import solve_windows
+from .stiff import exponential_steps, stiff_part
 
 # Errors beyond the spread of the data count alike: the forecast is lost.
 _LOST = 1.0
@@ -21,7 +22,9 @@ class ForecastValidation:
     With ``E(t) = |u_hat(t) - u(t)|`` in units of the spread of the record (root of the
     summed variances), the score is the mean of ``min(E, 1)`` over starts and lead
     times; lower is better. It falls as the forecasts stay right for longer, and unlike
-    a valid prediction time it changes with every small gain.
+    a valid prediction time it changes with every small gain. Forecasts take steps of
+    the samples: RK4, or exponential ones where part of the field decays too fast for
+    it, see :mod:`~wpnode_ext.training.stiff`.
 
     Args:
         record: filtered data that were not trained on, scaled as the training data.
@@ -67,7 +70,7 @@ class ForecastValidation:
         t, v = self._record.t, self._record.v
         times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
         steps = [times[lead + 1] - times[lead] for lead in range(self.horizon)]
-        states = solve_windows(field, v[self._starts], times[0], steps, method="rk4")
+        states = self._forecast(field, v[self._starts], times[0], steps)
         errors = torch.stack(
             [
                 (u - v[self._starts + lead]).flatten(1).norm(dim=1) / self._spread
@@ -75,6 +78,20 @@ class ForecastValidation:
             ]
         ).nan_to_num(nan=_LOST, posinf=_LOST)
         return errors, torch.stack([h.flatten(1)[:, 0] for h in steps])
+
+    def _forecast(
+        self,
+        field: nn.Module,
+        u: Float[Tensor, " B *state"],
+        t: Float[Tensor, "..."],
+        steps: list[Float[Tensor, "..."]],
+    ) -> list[Float[Tensor, " B *state"]]:
+        dt = self._record.dt
+        if dt is not None:
+            linear = stiff_part(field, t.flatten()[0], u.mean(0), dt)
+            if linear is not None:
+                return exponential_steps(field, linear, u, t, dt, len(steps))
+        return solve_windows(field, u, t, steps, method="rk4")
 
     def _follow(self, device: torch.device) -> None:
         """The record where the field is: training may move it after this was made."""
