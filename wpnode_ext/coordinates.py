@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ._typing import Field
+from ._arrays import as_float64
+from ._typing import Array, Field
 from .noise import estimate_noise
 from .scaling import LinearScaler
 
@@ -82,10 +83,11 @@ class Coordinates:
     @classmethod
     def choose(
         cls,
-        given: "str | Coordinates | Tensor",
+        given: "str | Coordinates | Array",
         v: Float[Tensor, "N D"],
         *,
         lengths: Sequence[int] | None = None,
+        missing: Bool[Tensor, " N"] | None = None,
     ) -> "Coordinates":
         """By name, "fourier" or "pod", from the data; or those given.
 
@@ -93,15 +95,15 @@ class Coordinates:
         """
         if isinstance(given, Coordinates):
             return given
-        if isinstance(given, Tensor):
-            return cls.linear(given)
+        if not isinstance(given, str):
+            return cls.linear(as_float64(given, "coordinates"))
         kinds = {"fourier": cls.fourier, "pod": cls.pod}
         if given not in kinds:
             raise ValueError(
                 f"`coordinates` must be one of {list(kinds)}, a matrix or a "
                 f"Coordinates object; got {given!r}."
             )
-        return kinds[given](v, lengths=lengths)
+        return kinds[given](v, lengths=lengths, missing=missing)
 
     @classmethod
     def linear(
@@ -127,6 +129,7 @@ class Coordinates:
         wavenumbers: Sequence[int] | None = None,
         *,
         lengths: Sequence[int] | None = None,
+        missing: Bool[Tensor, " N"] | None = None,
     ) -> "Coordinates":
         """Cosines and sines on a ring of S sites, orthonormal.
 
@@ -134,17 +137,18 @@ class Coordinates:
             v: data; by default they choose the wavenumbers.
             wavenumbers: those to keep, between 0 and S / 2.
             lengths: lengths of several series laid end to end.
+            missing: samples to leave out; their values are finite and not read.
         """
         basis, waves = _waves(v.shape[1])
         a = v.double() @ basis
-        signal, noise = _levels(a, lengths)
+        signal, noise, n_samples = _levels(a, lengths, missing)
         if wavenumbers is None:
             # Both phases of a wave are kept or left out together: shifts mix them.
             groups = torch.tensor(waves)
             sizes = torch.bincount(groups)
             power = torch.bincount(groups, signal) / sizes
             floor = torch.bincount(groups, noise) / sizes
-            found = _above_noise(power, floor, sizes, len(v))
+            found = _above_noise(power, floor, sizes, n_samples)
             wavenumbers = sorted(found)
         unknown = set(wavenumbers) - set(waves)
         if not wavenumbers or unknown:
@@ -171,25 +175,27 @@ class Coordinates:
         modes: int | None = None,
         *,
         lengths: Sequence[int] | None = None,
+        missing: Bool[Tensor, " N"] | None = None,
     ) -> "Coordinates":
         """Directions of largest variance about the mean, orthonormal.
 
         Args:
             v: data.
             modes: how many to keep; by default as many as stand out of the noise.
-            lengths: lengths of several series laid end to end.
+            lengths, missing: as in :meth:`fourier`.
         """
         data = v.double()
-        centre = data.mean(0)
-        spread = torch.cov(data.T, correction=0).reshape(v.shape[1], v.shape[1])
+        whole = data if missing is None else data[~missing]
+        centre = whole.mean(0)
+        spread = torch.cov(whole.T, correction=0).reshape(v.shape[1], v.shape[1])
         basis = torch.linalg.eigh(spread).eigenvectors.flip(1)
-        signal, noise = _levels((data - centre) @ basis, lengths)
+        signal, noise, n_samples = _levels((data - centre) @ basis, lengths, missing)
         if modes is None:
             ones = torch.ones(len(signal), dtype=torch.int64)
             # Directions were chosen for their variance: that of pure noise reaches
             # (1 + sqrt(D / N))^2 times its mean (Marchenko and Pastur).
-            edge = (1 + (v.shape[1] / len(v)) ** 0.5) ** 2 - 1
-            modes = 1 + max(_above_noise(signal, noise, ones, len(v), edge))
+            edge = (1 + (v.shape[1] / n_samples) ** 0.5) ** 2 - 1
+            modes = 1 + max(_above_noise(signal, noise, ones, n_samples, edge))
         if not 1 <= modes <= v.shape[1]:
             raise ValueError(f"`modes` must lie in 1 .. {v.shape[1]}; got {modes}.")
         return cls(
@@ -215,11 +221,22 @@ def _waves(sites: int) -> tuple[Float[Tensor, "S S"], list[int]]:
 
 
 def _levels(
-    a: Float[Tensor, "N M"], lengths: Sequence[int] | None
-) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:
-    """Variances of signal and noise of every coordinate."""
-    noise = estimate_noise(a, lengths=lengths).sigma.square()
-    return (a.var(0, correction=0) - noise).clamp(min=0.0), noise
+    a: Float[Tensor, "N M"],
+    lengths: Sequence[int] | None,
+    missing: Bool[Tensor, " N"] | None,
+) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"], int]:
+    """Variances of signal and noise of every coordinate, and the samples they have."""
+    whole = a if missing is None else a[~missing]
+    try:
+        noise = estimate_noise(a, mask=missing, lengths=lengths).sigma.square()
+    except ValueError:
+        if missing is None:
+            raise
+        # Too few in a row: samples on both sides of a gap taken for neighbours give
+        # more noise than there is, and fewer coordinates.
+        noise = estimate_noise(whole).sigma.square()
+    signal = (whole.var(0, correction=0) - noise).clamp(min=0.0)
+    return signal, noise, len(whole)
 
 
 def _above_noise(

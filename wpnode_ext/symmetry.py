@@ -135,13 +135,20 @@ class Symmetry:
             torch.as_tensor(x, dtype=torch.float64).cpu().expand(self.dim)
             for x in (shift, scale)
         )
+        self.check_fixed(shift, scale.max().item())
+        return self._with(lambda g: g * (scale / scale[:, None]))
+
+    def check_fixed(self, shift: Float[Tensor, " D"], size: float) -> None:
+        """Raises unless every map leaves a state alone, up to the rounding of `size`.
+
+        Only about such a state are maps of the state those of its scaled coordinates.
+        """
         away = (self.group @ shift - shift).abs().max()
-        if away > 1e-9 * (shift.abs().max() + scale.max()):
+        if away > 1e-9 * (shift.abs().max() + size):
             raise ValueError(
                 f"`shift` must be the same under every map; one moves it by {away:.2g}."
                 " Take shift and scale from `statistics`."
             )
-        return self._with(lambda g: g * (scale / scale[:, None]))
 
     def statistics(
         self, v: Float[Tensor, "N D"]

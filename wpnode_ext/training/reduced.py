@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..coordinates import Coordinates
@@ -63,7 +63,7 @@ def make_state_scaler(
         return make_scaler("identity").fit(series.v)
     if symmetry is None:
         return plain_scaler(series, config, "standard")
-    shift, scale = symmetry.statistics(_whole_samples(series).v)
+    shift, scale = symmetry.statistics(series.v[_whole(series)])
     if _per(config) != "component":
         spread = scale.square().mean() + shift.var(correction=0)
         shift, scale = shift.mean().expand_as(shift), spread.sqrt().expand_as(scale)
@@ -99,12 +99,18 @@ def reduced_scaler(
         coordinates: see :meth:`~wpnode_ext.coordinates.Coordinates.choose`.
         symmetry: of the system, in the units of the data.
     """
-    whole = _whole_samples(series)
-    found = Coordinates.choose(coordinates, whole.v.double(), lengths=whole.lengths)
-    a = found.to(whole.v.double())
+    v, whole = series.v.double(), _whole(series)
+    found = Coordinates.choose(
+        coordinates, v, lengths=series.lengths, missing=series.missing
+    )
     if symmetry is None:
+        a = found.to(v[whole])
         shift, scale = a.mean(0), a.std(0, correction=0)
     else:
+        # About a centre that a map moves, the map is none of the coordinates.
+        centre = (symmetry.group @ found.centre.double().cpu()).mean(0)
+        found = replace(found, centre=centre)
+        a = found.to(v[whole])
         maps = symmetry.in_coordinates(found.encode, found.decode)
         shift, scale = maps.statistics(a)
     return found.scaler(shift, torch.where(scale > 0, scale, 1.0))
@@ -115,6 +121,7 @@ def scaled_maps(symmetry: Symmetry | None, scaler: Scaler) -> Symmetry | None:
     if symmetry is None:
         return None
     if isinstance(scaler, LinearScaler):
+        symmetry.check_fixed(scaler.shift, scaler.scale.max().item())
         return symmetry.in_coordinates(scaler.encode, scaler.decode)
     return symmetry.scaled(scaler.shift, scaler.scale)
 
@@ -167,20 +174,15 @@ def samples_of_rounds(field: LinearField, states: Float[Tensor, "N D"]) -> int:
     return WIDE_NUMBERS // max(field.dim**2, field.sites * field.n_features)
 
 
-def _whole_samples(series: Series) -> Series:
-    """The series without samples that are not whole."""
-    if series.mask is None:
-        return series
-    kept = ~series.mask.flatten(1).any(1)
-    lengths = [int(part.sum()) for part in kept.split(list(series.lengths))]
-    return replace(
-        series,
-        v=series.v[kept],
-        mask=None,
-        lengths=tuple(n for n in lengths if n),
-        t=None,
-        forcing=None,
-    )
+def _whole(series: Series) -> Bool[Tensor, " N"]:
+    """Samples of which no value is missing."""
+    whole = ~series.missing
+    if not whole.any():
+        raise ValueError(
+            "`symmetry` and `coordinates` need samples of which no value is missing; "
+            "got none."
+        )
+    return whole
 
 
 def _orthogonal(maps: Float[Tensor, "G D D"]) -> bool:
