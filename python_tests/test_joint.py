@@ -148,3 +148,31 @@ def _truth(field: LibraryField, matrix: torch.Tensor) -> torch.Tensor:
     probes = torch.randn(20, 2, dtype=torch.float64)
     features = field.features(probes)
     return torch.linalg.lstsq(features, probes @ matrix.T).solution
+
+
+def test_entries_that_were_observed_count_where_others_are_missing() -> None:
+    clean, v = noisy(200)
+    turn = slice(60, 66)
+    assert clean[turn, 0].abs().min() > 0.8
+    v[turn, 1] = float("nan")
+    field = MLPField(2, (16,), generator=torch.Generator().manual_seed(0))
+    still = {"penalties": (1.0,), "steps": 1, "states_lr": 0.0}
+    result = train_jointly(
+        field, make_series(v, dt=DT), torch.full((2,), SIGMA), **still
+    )
+    # Were they taken for zeros, states would be eight times the noise away from them.
+    assert 0.5 < result.history[0]["fidelity"] < 1.2
+
+
+def test_the_field_is_given_the_times_of_the_data() -> None:
+    class Clocked(MLPField):
+        def forward(self, t, u):
+            seen.append(t.flatten())
+            return super().forward(t, u)
+
+    seen = []
+    series = make_series(noisy(100)[1], t=50 + DT * torch.arange(100.0).double())
+    assert series.dt is not None and series.t0 == (50.0,)
+    field = Clocked(2, (4,))
+    train_jointly(field, series, torch.full((2,), SIGMA), penalties=(1.0,), steps=2)
+    torch.testing.assert_close(seen[0], series.times)

@@ -105,9 +105,11 @@ def train_jointly(
     parameters = [weight for weight in field.parameters() if weight.requires_grad]
     dtype, device = parameters[0].dtype, parameters[0].device
     # Segments end at missing samples, not at hidden values: there states are free.
-    record = Record(**series.plan_arguments()).to(device, dtype)
+    record = Record(**series.plan_arguments(), clock=series.times).to(device, dtype)
+    # The record has no values of a sample that is not whole; some were observed.
+    observed = series.v.to(device, dtype)
     noise = sigma.to(device, dtype).clamp(min=torch.finfo(dtype).eps)
-    seen = torch.ones_like(record.v)
+    seen = torch.ones_like(observed)
     if kept.mask is not None:
         seen = (~kept.mask).to(device, dtype)
     start = first_states(kept, sigma).states.to(device, dtype)
@@ -127,7 +129,7 @@ def train_jointly(
             g = maps[int(torch.randint(len(maps), (), generator=turns))]
             # Back where the states are: noise and data stay as they were.
             f = call_field(field, record.t, u @ g.T) @ torch.linalg.inv(g).T
-        misfit = seen * ((record.v - u) / noise).square()
+        misfit = seen * ((observed - u) / noise).square()
         residuals = torch.stack([term(u, f, noise) for term in terms])
         return misfit.sum() / seen.sum(), residuals.mean()
 
