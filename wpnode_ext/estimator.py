@@ -15,14 +15,16 @@ from .data import Series
 from .fields import LinearField, as_field
 from .forecaster import Data, Forecaster, as_series
 from .model_file import read_model
+from .selection import WeakFormChoice
 from .symmetry import Symmetry
 from .training.config import FieldKind, Method, TrainConfig, resolve
 from .training.direct import solve_field
 from .training.distributed import ProcessGroup
 from .training.log import RunLog
-from .training.method import choose_method, choose_weak_form
+from .training.method import choose_method, choose_weak_form, left_out
 from .training.network import Place, train_network
-from .training.prepare import attach_forcing, make_field, prepare
+from .training.prepare import attach_forcing, hold_out, make_field, prepare
+from .training.reduced import checked_coordinates, checked_symmetry
 from .training.run_folder import RunFolder
 from .training.states_file import RefinedStates, write_states
 
@@ -86,7 +88,7 @@ class WPNODE(Forecaster):
         refine: bool | None = None,
         ensemble: int | None = None,
         symmetry: Symmetry | str | None = None,
-        coordinates: Coordinates | Tensor | str | None = None,
+        coordinates: Coordinates | Array | str | None = None,
         p: int | None = None,
         ell: int | None = None,
         q: int | None = None,
@@ -100,9 +102,7 @@ class WPNODE(Forecaster):
         config: TrainConfig | None = None,
         verbose: bool = False,
     ) -> None:
-        self.states_: Tensor | None = None
-        self.states_std_: Tensor | None = None
-        self.sigma_: Tensor | None = None
+        self._forget()
         given = config or TrainConfig()
         # Settings of a command have more entries; the model keeps those of training.
         names = (entry.name for entry in fields(TrainConfig))
@@ -112,12 +112,16 @@ class WPNODE(Forecaster):
         base.strong = _with(base.strong, window=window)
         base.optim = _with(base.optim, epochs=epochs, lr=lr)
         base.weak = _with(base.weak, p=p, ell=ell, q=q)
-        declared = {"symmetry": symmetry, "coordinates": coordinates}
+        declared = {
+            "symmetry": checked_symmetry(symmetry),
+            "coordinates": checked_coordinates(coordinates),
+        }
         words = {k: x for k, x in declared.items() if isinstance(x, str)}
         base.closed_form = _with(base.closed_form, **words)
         self._declared: dict[str, Any] = {
             k: x for k, x in declared.items() if not isinstance(x, str)
         }
+        self._given_scaler = scaler is not None
         self._own_field: nn.Module | None = None
         if isinstance(field, str):
             base.field = replace(base.field, kind=field)  # type: ignore[arg-type]
@@ -157,6 +161,7 @@ class WPNODE(Forecaster):
             group: processes that train together.
         """
         series = as_series(v, dt=dt, t=t, mask=mask, forcing=forcing)
+        self._forget()
         group = group or ProcessGroup(device=torch.device(self.config.device))
         method, self.why_ = choose_method(
             series, self.config, self._own_field, processes=group.world
@@ -165,23 +170,30 @@ class WPNODE(Forecaster):
         if asked.scaler_per == "auto" and self._own_field is not None:
             same = getattr(self._own_field, "same_at_sites", False)
             asked = replace(asked, scaler_per="channel" if same else "component")
-        self.choice_, weak = choose_weak_form(series, asked)
+        choice, weak = choose_weak_form(series, asked)
+        self.choice_ = choice
         config = resolve(replace(asked, weak=weak))
         if config.method == "closed_form":
-            if group.device.type != "cpu":
-                self.why_ += f"; computed on the CPU, not on {group.device}"
+            self.why_ += left_out(
+                config, group.device, self._given_scaler, validation is not None
+            )
             complaint = self._solve(series, config, run)
-            if not complaint or self.config.method != "auto":
+            if not complaint:
                 return self
-            self.why_ = f"the closed form was tried, but {complaint}"
-            self.states_, self.states_std_, self.members_ = None, None, ()
+            self._forget()
+            self.choice_ = choice
             field = replace(self.config.field, kind="auto")
             config = resolve(replace(asked, method="wp", weak=weak, field=field))
+            self.why_ = f"the closed form was tried, but {complaint}"
+            if self._own_field is None and self.config.field.kind != "auto":
+                self.why_ += (
+                    f"; {config.field.kind!r} is trained in place of the field "
+                    f"{self.config.field.kind!r}"
+                )
+        training = series
         if validation is None:
-            training, validation = _hold_out(series, config)
-        else:
-            training = series
-        q_filter = None if self.choice_ is None else self.choice_.q_filter
+            training, validation = hold_out(series, config)
+        q_filter = None if choice is None else choice.q_filter
         data = prepare(
             training, validation, config, q_filter=q_filter, **self._declared
         )
@@ -213,7 +225,10 @@ class WPNODE(Forecaster):
         config: TrainConfig,
         run: RunFolder | str | Path | None,
     ) -> str:
-        """The closed form: no epochs, no held-out part; what speaks against it."""
+        """The closed form: no epochs, no held-out part; why it is given up, if it is.
+
+        A field that misses the data is kept where the closed form was asked for.
+        """
         own = self._own_field
 
         def make(forcing_dim: int, shape: tuple[int, ...]) -> LinearField:
@@ -231,6 +246,9 @@ class WPNODE(Forecaster):
         with RunLog(log=folder and folder.log, progress=self.verbose) as log:
             log.say(f"method {config.method}: {self.why_}")
             solved = solve_field(series, make, config, say=log.say, **self._declared)
+            if solved.complaint and self.config.method == "auto":
+                log.say(f"the closed form is given up: {solved.complaint}")
+                return solved.complaint
         attach_forcing(solved.field, solved.forcing)
         self._set_model(
             solved.field, solved.scaler, solved.forcing_scaler, config, series
@@ -242,7 +260,16 @@ class WPNODE(Forecaster):
             self._set_states(found)
             if folder is not None:
                 write_states(folder.states, found)
-        return solved.complaint
+        return ""
+
+    def _forget(self) -> None:
+        """Takes back all that an earlier fit found."""
+        for name in [n for n in vars(self) if n.endswith("_")]:
+            delattr(self, name)
+        self.choice_: WeakFormChoice | None = None
+        self.states_: Tensor | None = None
+        self.states_std_: Tensor | None = None
+        self.sigma_: Tensor | None = None
 
     def _set_states(self, found: RefinedStates) -> None:
         self.states_, self.states_std_ = found.states, found.std
@@ -261,16 +288,6 @@ def load(path: str | Path, *, field: nn.Module | None = None) -> WPNODE:
         FileNotFoundError, CheckpointError: no such file; damaged, foreign or newer.
     """
     return read_model(path, WPNODE, field)
-
-
-def _hold_out(series: Series, config: TrainConfig) -> tuple[Series, Series | None]:
-    """The end of every series for validation; nothing where it would be too short."""
-    if config.validation.fraction == 0.0:
-        return series, None
-    try:
-        return series.split(config.validation.fraction, min_length=config.weak.ell + 1)
-    except ValueError:
-        return series, None
 
 
 def _with(settings: Any, **changes: Any) -> Any:

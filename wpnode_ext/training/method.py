@@ -1,5 +1,6 @@
 """Which method and weak form suit the data, where none were asked for."""
 
+import torch
 from torch import nn
 
 from ..data import Series
@@ -51,6 +52,26 @@ def choose_method(
             "that says how they are arranged, e.g. field='ring'",
         )
     return "closed_form", f"states of {series.state_shape[0]} entries: solved at once"
+
+
+def left_out(
+    config: TrainConfig, device: torch.device, scaler: bool, validation: bool
+) -> str:
+    """What was asked for and the closed form does not heed, as the end of a reason.
+
+    Args:
+        config: settings.
+        device: where it was to be computed.
+        scaler, validation: whether these were given.
+    """
+    said = ""
+    if device.type != "cpu":
+        said += f"; computed on the CPU, not on {device}"
+    if scaler and config.scaler == "minmax":
+        said += "; scaled to zero mean and unit spread, not by `scaler='minmax'`"
+    if validation:
+        said += "; `validation` is not used"
+    return said
 
 
 def choose_weak_form(

@@ -158,6 +158,16 @@ def _linear(
     )
 
 
+def hold_out(series: Series, config: TrainConfig) -> tuple[Series, Series | None]:
+    """The end of every series for validation; nothing where it would be too short."""
+    if config.validation.fraction == 0.0:
+        return series, None
+    try:
+        return series.split(config.validation.fraction, min_length=config.weak.ell + 1)
+    except ValueError:
+        return series, None
+
+
 def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
     """Gives `field` its input; a field that cannot take one is refused."""
     if forcing is None:

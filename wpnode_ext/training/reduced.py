@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from .._arrays import as_float64
+from .._typing import Array
 from ..coordinates import Coordinates
 from ..data import Series
 from ..fields import EquivariantField, LibraryField, LinearField, RandomFeatureField
@@ -21,6 +23,25 @@ ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
 SHARED = ("conv", "ring", "ring_library")
 # Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
 ORTHOGONAL = 1e-8
+
+
+def checked_symmetry(given: Symmetry | str | None) -> Symmetry | str | None:
+    """`given`; matrices, which might be meant, are refused with what to write."""
+    if given is None or isinstance(given, Symmetry | str):
+        return given
+    raise TypeError(
+        "`symmetry` must be a Symmetry or words such as 'shifts'; got "
+        f"{type(given).__name__}. Of a matrix g make one: Symmetry([g])."
+    )
+
+
+def checked_coordinates(
+    given: str | Coordinates | Array | None,
+) -> str | Coordinates | Tensor | None:
+    """`given`; a matrix of any kind as a tensor."""
+    if given is None or isinstance(given, str | Coordinates):
+        return given
+    return as_float64(given, "coordinates")
 
 
 def declared(
