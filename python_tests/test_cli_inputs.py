@@ -60,6 +60,12 @@ def test_inputs_are_taken_at_the_times_of_the_forecast(model) -> None:
     write("coarse.csv", "t,push", coarse, push(coarse))
     between = expected(model, np.interp(t, coarse, push(coarse)))
     assert forecast("--forcing", "coarse.csv") == pytest.approx(between, abs=1e-8)
+    # What happens between two times of the forecast counts as well.
+    fine = np.linspace(4, 7, 3001)
+    quick = np.sin(2 * np.pi / DT * fine) ** 2
+    write("fine.csv", "t,push", fine, quick)
+    still = expected(model, np.zeros(STEPS + 1))
+    assert abs(forecast("--forcing", "fine.csv") - still).max() > 1e-3
 
 
 def test_times_the_inputs_do_not_cover_are_refused(model, capsys) -> None:

@@ -20,8 +20,8 @@ def read_inputs(
     t: Float[Tensor, " T"],
     run: str | Path,
     start: Mapping[str, Any],
-) -> Float[Tensor, "T C"]:
-    """Inputs at the times `t`, linear between those of the file.
+) -> Forcing:
+    """Inputs that cover the times `t`, linear between those of the file.
 
     A file without times must hold one row for each of `t`.
 
@@ -33,13 +33,13 @@ def read_inputs(
     """
     timed = _with_times(path, run)
     if timed is None:
-        return _row_by_row(path, len(t), run)
+        return Forcing(t, _row_by_row(path, len(t), run))
     if timed.n_series > 1:
         raise ValueError(f"`--forcing` must hold one series; got {timed.n_series}.")
     known = ~timed.missing
     inputs = Forcing(_clock(timed, start, path)[known], timed.v.flatten(1)[known])
     inputs.check_covers(t[0].item(), t[-1].item())
-    return inputs(t)
+    return inputs
 
 
 def _with_times(path: str, run: str | Path) -> Series | None:
