@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
+from scipy.linalg import lstsq
 from torch import Tensor, nn
 
 from ..closed_form.blocks import weak_blocks
@@ -93,7 +94,7 @@ class WeakSINDy(Baseline):
         if len(degrees) == 1:
             return degrees[0]
         series, judge = self._split(series, validation)
-        if judge is None or series.dt is None:
+        if judge is None or judge.dt is None:
             raise ValueError(
                 "`degree` must be given where no data at equal distances can be held "
                 "out to choose it by."
@@ -101,7 +102,7 @@ class WeakSINDy(Baseline):
         shown = progress(degrees, len(degrees), self.verbose, "degrees")
         fields = [self._identify(series, n)[0] for n in shown]
         return degrees[
-            simplest([judge.errors(self._step(field, series.dt)) for field in fields])
+            simplest([judge.errors(self._step(field, judge.dt)) for field in fields])
         ]
 
     @classmethod
@@ -114,7 +115,9 @@ class WeakSINDy(Baseline):
     ) -> tuple[LibraryField, list[float], Tensor | None]:
         """The sparse field of a degree, its thresholds and standard errors."""
         observed = ~series.missing
-        size = series.v[observed].abs().amax(0).clamp(min=1e-300)
+        size = series.v[observed].abs().amax(0)
+        # Components that are always zero have no size, and need none.
+        size = torch.where(size > 0, size, 1.0)
         unit = replace(series, v=series.v / size)
         dim, weak = len(size), self._settings().weak
         field = LibraryField(dim, degree, dtype=torch.float64)
@@ -207,6 +210,13 @@ def _least_squares(
     if kept.any():
         columns = g[:, kept]
         norms = columns.norm(dim=0).clamp(min=torch.finfo(g.dtype).tiny)
-        found = torch.linalg.lstsq(columns / norms, b[:, None], driver="gelsy")
-        w[kept] = found.solution[:, 0] / norms
+        # Torch leaves the first order of the columns to what the memory holds, which
+        # decides the rank where columns are zero or depend on each other.
+        found = lstsq(
+            (columns / norms).numpy(),
+            b.numpy(),
+            cond=max(columns.shape) * torch.finfo(g.dtype).eps,
+            lapack_driver="gelsy",
+        )
+        w[kept] = torch.from_numpy(found[0]) / norms
     return w
