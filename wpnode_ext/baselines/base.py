@@ -7,7 +7,7 @@ see :mod:`~wpnode_ext.baselines.maps`.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -25,6 +25,7 @@ from ..training.config import TrainConfig, ValidationConfig, WeakForm, resolve
 from ..training.prepare import filtered
 from .evaluations import counted_evaluations
 from .held_out import HeldOut
+from .scaled import scaled, with_nan
 
 Learned = tuple[nn.Module, dict[str, Any]]
 ScalerKind = Literal["minmax", "standard", "identity"]
@@ -117,14 +118,15 @@ class Baseline(Forecaster, ABC):
         """
         series = as_series(v, dt=dt, t=t, mask=mask)
         self._check(series)
+        if validation is not None:
+            self._check_validation(validation, series)
         began = time.perf_counter()
         self.cost_ = Cost()
         self._weak_form = self._q_filter = None
-        scaler = make_scaler(self.scaler, self._per).fit(_with_nan(series))
-        scaled = _scaled(series, scaler)
-        held = None if validation is None else _scaled(validation, scaler)
+        scaler = make_scaler(self.scaler, self._per).fit(with_nan(series))
+        held = None if validation is None else scaled(validation, scaler)
         with counted_evaluations() as counter:
-            module, recipe = self._learn(scaled, held)
+            module, recipe = self._learn(scaled(series, scaler), held)
         self.cost_.evaluations = counter[0]
         self._keep(module, recipe, scaler, series)
         self.cost_.seconds = time.perf_counter() - began
@@ -152,6 +154,13 @@ class Baseline(Forecaster, ABC):
             )
         if series.forcing is not None:
             raise ValueError(f"{type(self).__name__} takes no `forcing`.")
+
+    def _check_validation(self, validation: Series, series: Series) -> None:
+        if validation.state_shape != series.state_shape:
+            raise ValueError(
+                f"`validation` must have states of shape {list(series.state_shape)}; "
+                f"got {list(validation.state_shape)}."
+            )
 
     def _step(self, module: nn.Module, dt: float) -> Callable[[Tensor], Tensor]:
         """One sample ahead: the classical Runge-Kutta step of the field."""
@@ -211,7 +220,7 @@ class Baseline(Forecaster, ABC):
     def score(self, v: Data, dt: float | None = None, *, t: Any = None) -> float:
         """Skill of short forecasts on held-out data: 1 is perfect, 0 is lost."""
         self._check_fitted()
-        series = _scaled(as_series(v, dt=dt, t=t), self.scaler_)
+        series = scaled(as_series(v, dt=dt, t=t), self.scaler_)
         if series.dt is None:
             raise ValueError("`v` must have samples at equal distances.")
         judge = HeldOut(self._filtered(series))
@@ -286,13 +295,3 @@ def load(path: str | Path) -> Baseline:
             f"{path} is not a whole model of this release: {error}"
         ) from error
     return model
-
-
-def _scaled(series: Series, scaler: Scaler) -> Series:
-    return replace(series, v=scaler.transform(series.v.double()))
-
-
-def _with_nan(series: Series) -> Tensor:
-    if series.mask is None:
-        return series.v
-    return series.v.masked_fill(series.mask, float("nan"))

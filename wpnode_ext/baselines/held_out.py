@@ -28,11 +28,16 @@ class HeldOut:
         series: filtered data at equal distances, in the coordinates of the model.
         longest: most samples to forecast.
         starts: number of forecasts.
+
+    Attributes:
+        dt: distance of the samples, which a step goes ahead.
+        horizon: samples that are forecast.
     """
 
     def __init__(
         self, series: Series, *, longest: int = _LONGEST, starts: int = _STARTS
     ) -> None:
+        self.dt = series.dt
         runs = gap_free_runs(
             series.n_samples,
             lengths=series.lengths,

@@ -16,13 +16,12 @@ from .._typing import Array
 from ..climate import Climate
 from ..data import Series
 from ..evaluation import Evaluation
-from ..forecaster import Data
+from ..fields import Forcing
+from ..forecaster import Data, as_series
 from ..metrics import GoodnessOfFit
 from ..solvers import RolloutResult
 from .base import Baseline
-
-# Share of a step by which times may miss the samples of a map.
-_ON_GRID = 1e-6
+from .scaled import ROUNDING, same_distance
 
 
 @dataclass(kw_only=True, eq=False)
@@ -37,7 +36,7 @@ class MapBaseline(Baseline):
         u0: Float[Tensor, "B ..."],
         t: Array,
         *,
-        forcing: Array | None = None,
+        forcing: Array | Forcing | None = None,
         **options: Any,
     ) -> RolloutResult:
         """Iterates the map; the arguments `method` and `step` of solvers are unused."""
@@ -45,24 +44,32 @@ class MapBaseline(Baseline):
         dt = self._dt()
         times = as_float64(t, "t")
         steps = times.diff() / dt
-        if ((steps - steps.round()).abs() > _ON_GRID).any():
+        if ((steps - steps.round()).abs() > ROUNDING).any():
             raise ValueError(
                 f"`t` must go in multiples of {dt:g}: the model is a map from one "
                 "sample to the next."
             )
-        options |= {"method": "euler", "step": dt}
+        options |= self._iterate()
         return super().rollout(u0, times, forcing=forcing, **options)
 
     def evaluate(self, u: Array, dt: float, **options: Any) -> Evaluation:
         """:meth:`Forecaster.evaluate`; `dt` must be that of the training data."""
         self._check_distance(dt)
-        return super().evaluate(u, dt, **(options | {"method": "euler"}))
+        return super().evaluate(u, dt, **(options | self._iterate()))
 
     def climate(self, u: Array, dt: float, **options: Any) -> Climate:
         """:meth:`Forecaster.climate`; a map has one way to be solved."""
         self._check_distance(dt)
-        fixed = {"solvers": ("euler",), "exponent": False}
+        how = self._iterate()
+        fixed = {"solvers": (how["method"],), "step": how["step"], "exponent": False}
         return super().climate(u, dt, **(options | fixed))
+
+    def score(self, v: Data, dt: float | None = None, *, t: Any = None) -> float:
+        """:meth:`Baseline.score`; samples must be as far apart as those of training."""
+        series = as_series(v, dt=dt, t=t)
+        if series.dt is not None:
+            self._check_distance(series.dt)
+        return super().score(series)
 
     def goodness_of_fit(
         self, v: Data, dt: float | None = None, **options: Any
@@ -80,13 +87,27 @@ class MapBaseline(Baseline):
                 "map from one to the next."
             )
 
+    def _check_validation(self, validation: Series, series: Series) -> None:
+        super()._check_validation(validation, series)
+        if not same_distance(validation.dt, series.dt):
+            raise ValueError(
+                f"`validation` must have samples {series.dt:g} apart, as `v` has: "
+                f"{type(self).__name__} is a map from one to the next; got "
+                f"{'irregular times' if validation.dt is None else validation.dt}."
+            )
+
     def _check_distance(self, dt: float) -> None:
         self._check_fitted()
-        if abs(dt / self._dt() - 1) > _ON_GRID:
+        if not same_distance(dt, self._dt()):
             raise ValueError(
                 f"`dt` must be {self._dt():g}, the distance of the samples the map was "
                 f"trained on; got {dt:g}."
             )
+
+    def _iterate(self) -> dict[str, Any]:
+        """Options of solvers that make them apply the map once a sample."""
+        # Times that rounding makes a little longer must not be cut in two.
+        return {"method": "euler", "step": (1 + ROUNDING) * self._dt()}
 
     def _dt(self) -> float:
         assert self.dt_ is not None

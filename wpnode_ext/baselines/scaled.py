@@ -1,0 +1,28 @@
+"""Observations as methods of comparison see them."""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from ..data import Series
+from ..scaling import Scaler
+
+# Relative difference of distances of samples that rounding of times can make.
+ROUNDING = 1e-6
+
+
+def scaled(series: Series, scaler: Scaler) -> Series:
+    """The same in the coordinates of a model, float64."""
+    return replace(series, v=scaler.transform(series.v.double()))
+
+
+def with_nan(series: Series) -> Tensor:
+    """Its values, NaN where they are missing."""
+    if series.mask is None:
+        return series.v
+    return series.v.masked_fill(series.mask, float("nan"))
+
+
+def same_distance(one: float | None, other: float | None) -> bool:
+    """Whether samples are equally far apart; irregular ones are not."""
+    return one is not None and other is not None and abs(one / other - 1) <= ROUNDING
