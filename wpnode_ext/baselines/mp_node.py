@@ -16,6 +16,7 @@ from ..strong import solve_windows
 from ..training.batches import epoch_generator
 from ..training.task import Task
 from .node import CosineSchedule, NodeBaseline
+from .ranges import check_least
 
 # Smallest penalty and number of decades, one a stage.
 _FIRST, _STAGES = 1e-5, 8
@@ -66,11 +67,19 @@ class MPNODE(NodeBaseline):
     batch: int = 8
     solver: str = "rk4"
 
-    def _task(self, field: nn.Module, series: Series) -> Task:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.states not in ("reinit", "persistent"):
             raise ValueError(
                 f"`states` must be 'reinit' or 'persistent'; got {self.states!r}."
             )
+        if isinstance(self.stages, str) and self.stages != "auto":
+            raise ValueError(f"`stages` must be >= 1 or 'auto'; got {self.stages!r}.")
+        if self.stages != "auto":
+            check_least(self, stages=1)
+        check_least(self, windows=1, steps=1, stride=1, batch=1)
+
+    def _task(self, field: nn.Module, series: Series) -> Task:
         starts = self._starts(series)
         kind = next(field.parameters()).dtype
         self._objective = PenaltyObjective(

@@ -20,6 +20,7 @@ from .ensemble import analysis, centred_noise, forecast, ring_taper
 from .evaluations import tally
 from .progress import progress
 from .random_map import RandomFeatureMap
+from .ranges import check_least, check_positive
 
 # Least noise the filter is told of, as a share of the root mean square of the data: the
 # ensemble collapses without any.
@@ -70,6 +71,12 @@ class RAFDA(RFM):
     inflation: float | None = None
     average: float = 0.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # One member has no spread to learn from.
+        check_least(self, members=2, spread=0.0, sigma=0.0, average=0.0)
+        check_positive(self, "inflation")
+
     def _learn(self, series: Series, validation: Series | None) -> Learned:
         start, recipe = super()._learn(series, validation)
         assert isinstance(start, RandomFeatureMap)
@@ -105,12 +112,16 @@ class RAFDA(RFM):
             taper = ring_taper(v.shape[1], radius)
         shape = (len(start), self.members, self.width)
         p = torch.randn(shape, generator=generator, dtype=v.dtype)
-        spread = self.spread or (10.0 if self.group is None else 3.0)
+        spread = self.spread
+        if spread is None:
+            spread = 10.0 if self.group is None else 3.0
         p = start[:, None] + spread * start.square().mean().sqrt() * p
         w, b = module.w[0], module.b[0]
         states, total, count = v.clone(), torch.zeros_like(start), 0
         gone, first = series.missing, self._first_samples(series)
-        inflation = self.inflation or (1.0 if self.group is None else 1.1)
+        inflation = self.inflation
+        if inflation is None:
+            inflation = 1.0 if self.group is None else 1.1
         averaged = int((1 - self.average) * len(v)) if self.average else len(v)
         u = v[:1] + centred_noise(self.members, eta, generator)
         for n in progress(range(len(v)), len(v), self.verbose, "samples"):

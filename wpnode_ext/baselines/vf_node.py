@@ -15,6 +15,7 @@ from ..training.batches import epoch_generator
 from ..training.task import Task
 from .filon import sine_basis
 from .node import CosineSchedule, NodeBaseline
+from .ranges import check_least, check_positive
 from .splines import choose_smoothing, cutoff_of, smoothed, smoothing_of
 
 # Fewest samples worth a variational form of their own.
@@ -36,7 +37,8 @@ class VFNODE(NodeBaseline):
             :func:`~wpnode_ext.baselines.splines.smoothing_spline`; it depends on the
             unit of time. By default from `cutoff_hz`, or from the noise of the data.
         cutoff_hz: frequency at which the spline halves an oscillation.
-        segment: samples of a segment; None takes every record whole, as the authors do.
+        segment: samples of a segment, 16 or more; None takes every record whole, as the
+            authors do.
         basis: number of sines; by default as many as the smoothing lets pass.
         basis_batch: sines drawn for a step of the optimiser; None takes all.
         batch: segments of a step.
@@ -57,6 +59,11 @@ class VFNODE(NodeBaseline):
     basis: int | None = None
     basis_batch: int | None = None
     batch: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, segment=_SHORTEST, basis=1, basis_batch=1, batch=1)
+        check_positive(self, "cutoff_hz")
 
     def _task(self, field: nn.Module, series: Series) -> Task:
         h = series.times.diff().median().item()

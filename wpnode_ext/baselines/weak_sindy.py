@@ -212,7 +212,7 @@ def _least_squares(
         norms = columns.norm(dim=0).clamp(min=torch.finfo(g.dtype).tiny)
         # Torch leaves the first order of the columns to what the memory holds, which
         # decides the rank where columns are zero or depend on each other.
-        found = lstsq(
+        found: Any = lstsq(
             (columns / norms).numpy(),
             b.numpy(),
             cond=max(columns.shape) * torch.finfo(g.dtype).eps,

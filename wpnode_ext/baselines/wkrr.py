@@ -19,6 +19,7 @@ from .evaluations import tally
 from .held_out import HeldOut
 from .maps import MapBaseline
 from .progress import progress
+from .ranges import check_least, check_positive
 
 # Widths in units of the median squared distance of states, and ridges in units of the
 # mean diagonal of the weak kernel matrix, of the first grid; then three more around.
@@ -67,7 +68,8 @@ class WKRR(MapBaseline):
     Args:
         eps: width of the kernel ``exp(-|x - x'|^2 / (4 eps))`` in squared units of the
             scaled states, and `ridge`, lambda in units of the mean diagonal of
-            ``W K W^T``. Those not given are chosen by forecasts of held-out data.
+            ``W K W^T``, 0 for the solution of least norm. Those not given are chosen by
+            forecasts of held-out data.
         centres: more samples than these are represented by so many of them, evenly
             spread over the record (Nystroem).
         filtered_inputs: evaluate the kernel at filtered states; False takes the data.
@@ -84,6 +86,11 @@ class WKRR(MapBaseline):
     ridge: float | None = None
     centres: int = 1000
     filtered_inputs: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "eps")
+        check_least(self, ridge=0.0, centres=1)
 
     @torch.no_grad()
     def _learn(self, series: Series, validation: Series | None) -> Learned:
@@ -106,13 +113,12 @@ class WKRR(MapBaseline):
         module = self._build(recipe)
         module.z = z
         spread = torch.pdist(z[:: max(1, len(z) // 500)]).square().median().item()
-        widths = [self.eps] if self.eps else [spread * w for w in _WIDTHS]
-        ridges = [self.ridge] if self.ridge else list(_RIDGES)
-        best = self._search(module, problem, judge, widths, ridges)
+        best = self._search(
+            module, problem, judge, [spread * w for w in _WIDTHS], list(_RIDGES)
+        )
         if judge is not None:
-            widths = [self.eps] if self.eps else [best[0] * w for w in _FINE]
-            ridges = [self.ridge] if self.ridge else [best[1] * r for r in _FINE]
-            best = self._search(module, problem, judge, widths, ridges)
+            around = [[middle * x for x in _FINE] for middle in best]
+            best = self._search(module, problem, judge, *around)
         self.eps_, self.ridge_ = best
         module.eps.fill_(best[0])
         module.alpha = problem.solve(z, *best)
@@ -130,8 +136,13 @@ class WKRR(MapBaseline):
         widths: list[float],
         ridges: list[float],
     ) -> tuple[float, float]:
-        """The width and ridge of best forecasts."""
-        pairs = list(product(widths, ridges))
+        """The width and ridge of best forecasts; those that were given are kept."""
+        pairs = list(
+            product(
+                widths if self.eps is None else [self.eps],
+                ridges if self.ridge is None else [self.ridge],
+            )
+        )
         if judge is None or len(pairs) == 1:
             return pairs[0]
         errors = {}
@@ -224,10 +235,13 @@ class WeakKernelProblem:
             made = self._exact(eps) if exact else self._nystroem(z, eps)
             self._factors = ((eps, len(z)), made)
         size, s, left, right = self._factors[1]
+        # Without a ridge the solution is that of least norm.
+        rounding = len(s) * torch.finfo(s.dtype).eps * s.max()
+        kept = s > rounding if ridge == 0 else torch.ones_like(s, dtype=torch.bool)
         if len(z) == len(self.x):
-            inner = right @ ((left.T @ self._wy) / (s + ridge * size)[:, None])
-            return self.spread(inner)
-        gain = (s / (s.square() + ridge * size))[:, None]
+            parts = (left.T @ self._wy) / (s + ridge * size)[:, None]
+            return self.spread(right @ torch.where(kept[:, None], parts, 0.0))
+        gain = torch.where(kept, s / (s.square() + ridge * size), 0.0)[:, None]
         return right @ (gain * (left.T @ self._wy))
 
     def _exact(self, eps: float) -> tuple[float, Tensor, Tensor, Tensor]:
