@@ -75,7 +75,7 @@ def estimate_noise(
     if len(starts) == 0:
         raise ValueError(
             f"`v` must have {WIDTH} consecutive samples to tell noise from signal; "
-            f"it has {len(data)}."
+            f"it has {max(lengths or [len(data)])} in a row."
         )
     clean, use = flat[None].contiguous(), None
     counts = torch.full((flat.shape[1],), len(starts))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MANY = 6
 # Samples of the stretch that shows raw and refined series.
 STRETCH = 600
+# Spread, in units of the largest value, that rounding gives to a constant.
+_CONSTANT = 1e-12
 Names = tuple[str, ...] | None
 
 
@@ -44,19 +46,10 @@ def show_data(
     if series.dt is None:
         page.paragraph("Noise is not estimated at irregular times.", note=True)
         return
-    found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
-    spread = series.v.double().flatten(1).std(0)
-    share = (found.sigma.flatten() / spread).mean().item()
-    page.paragraph(
-        f"Noise estimated from the data alone: {100 * share:.2g} % of their standard "
-        f"deviation on average"
-        + (
-            "."
-            if found.reliable.all()
-            else ", an upper bound: some components are not "
-            "smooth from sample to sample."
-        )
-    )
+    try:
+        page.paragraph(_noise(series))
+    except ValueError as error:
+        page.paragraph(f"Noise was not estimated: {error}", note=True)
     if model is not None:
         stop = min(series.lengths[0], 20 * model.config_.weak.ell)
         piece = series.cut([(0, 0, stop)])
@@ -67,6 +60,31 @@ def show_data(
             piece.times, piece.v, smooth, truth, names=model.names_
         )
         add_figure(page, run, "filter", figure, caption)
+
+
+def _noise(series: Series) -> str:
+    """How much noise the data hold, in a sentence."""
+    found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
+    v = series.v.double().flatten(1)
+    if series.mask is not None:
+        v = v.masked_fill(series.mask.flatten(1), float("nan"))
+    spread = (v - v.nanmean(0)).square().nanmean(0).sqrt()
+    # A component that does not vary has no spread to compare its noise with.
+    varies = spread > _CONSTANT * v.nan_to_num().abs().amax(0)
+    if not varies.any():
+        return "Noise was not estimated: no component varies."
+    share = (found.sigma.flatten() / spread)[varies].mean().item()
+    text = (
+        f"Noise estimated from the data alone: {100 * share:.2g} % of their standard "
+        "deviation on average"
+    )
+    if not varies.all():
+        text += f" over the {int(varies.sum())} of {len(varies)} components that vary"
+    if found.reliable.all():
+        return text + "."
+    return (
+        f"{text}, an upper bound: some components are not smooth from sample to sample."
+    )
 
 
 def show_refined(
