@@ -168,10 +168,11 @@ def table(name: str, rows: list[dict[str, Any]], starts: int, note: str = "") ->
         f"training part, horizon {setting.horizon[1]:g}, without noise "
         f"{setting.horizon[0]:g} (seeds {SEEDS[False]} + draw of "
         "trajectory, noise, field, starts). Mean over the draws and its 95 % interval "
-        "(Student's t over draws). KL: mean over the draws, in brackets that of two "
-        "halves of the true trajectory. State error: root mean square over the noise, "
-        "first states then refined ones. Seconds of the fit: of the processor, one "
-        "thread; in brackets those that passed on a busy machine.",
+        f"(Student's t over draws){_censored(rows, starts)}. "
+        "KL: mean over the draws, in brackets that of two halves of the true "
+        "trajectory. State error: root mean square over the noise, first states then "
+        "refined ones. Seconds of the fit: of the processor, one thread; in brackets "
+        "those that passed on a busy machine.",
         "",
         "| | " + " | ".join(f"{100 * level:g} %" for level in NOISE) + " |",
         "| --- |" + " --- |" * len(NOISE),
@@ -202,7 +203,8 @@ def _cell(rows: list[dict[str, Any]], variant: str, level: float) -> dict[str, s
         return statistics.fmean(row[key] for row in found)
 
     means = [row["vpt"] for row in found]
-    text = f"{mean('vpt'):.2f}"
+    bound = ">= " if any(row["censored"] > 0 for row in found) else ""
+    text = f"{bound}{mean('vpt'):.2f}"
     if len(means) > 1:
         free = len(means) - 1
         half = STUDENT.get(free, 2.2) * statistics.stdev(means) / math.sqrt(len(means))
@@ -210,8 +212,10 @@ def _cell(rows: list[dict[str, Any]], variant: str, level: float) -> dict[str, s
     lost = sum(row["bounded"] < 1 for row in found)
     return {
         "vpt": text,
-        "draws": ", ".join(f"{value:.2f}" for value in means),
-        "time": f"{mean('vpt_time'):.2f}",
+        "draws": ", ".join(
+            f"{'>= ' if row['censored'] > 0 else ''}{row['vpt']:.2f}" for row in found
+        ),
+        "time": f"{bound}{mean('vpt_time'):.2f}",
         "kl": f"{mean('kl'):.4f} ({mean('kl_truth'):.4f})"
         + (f", {lost} of {len(found)} with unbounded members" if lost else ""),
         # Data without noise leave nothing to refine.
@@ -220,6 +224,17 @@ def _cell(rows: list[dict[str, Any]], variant: str, level: float) -> dict[str, s
         else f"{mean('first_error'):.2f}, {mean('state_error'):.3f}",
         "seconds": f"{mean('processor_seconds'):.0f} ({mean('fit_seconds'):.0f})",
     }
+
+
+def _censored(rows: list[dict[str, Any]], starts: int) -> str:
+    """How many forecasts ended before they failed; nothing where none did."""
+    valid = int(sum(row["censored"] for row in rows))
+    if valid == 0:
+        return ""
+    return (
+        f"; >= where starts were still valid at the horizon, {valid} of "
+        f"{len(rows) * starts} in all"
+    )
 
 
 def _line(label: str, cells: list[str]) -> str:
