@@ -33,6 +33,7 @@ LAYERS = (
     {"closed_form"},
     {"training", "smoothing"},
     {
+        "assimilation",
         "climate",
         "ensemble",
         "equations",

@@ -70,7 +70,7 @@ class EnsembleForecast:
 
 def forecast_members(
     fields: Sequence[Field],
-    u0: Float[Tensor, "B ..."],
+    u0: Float[Tensor, "B ..."] | Sequence[Float[Tensor, "B ..."]],
     t: Array,
     *,
     u0_std: Array | float = 0.0,
@@ -81,7 +81,8 @@ def forecast_members(
 
     Args:
         fields: the members, in the units of `u0`.
-        u0: states at time ``t[0]``, ``[B, *state]``.
+        u0: states at time ``t[0]``, ``[B, *state]``, or a list of such, one for each
+            member.
         t: times, ``[T]``.
         u0_std: standard deviations of their errors, for instance error bars of refined
             states; each member starts from a draw of its own.
@@ -91,7 +92,9 @@ def forecast_members(
     times, spread = as_float64(t, "t"), torch.as_tensor(u0_std, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
     paths = []
-    for field in fields:
-        z = torch.randn(u0.shape, generator=generator, dtype=torch.float64)
-        paths.append(rollout(field, u0 + (spread * z).to(u0), times, **options).u)
+    starts = [u0] * len(fields) if isinstance(u0, Tensor) else u0
+    for field, start in zip(fields, starts, strict=True):
+        z = torch.randn(start.shape, generator=generator, dtype=torch.float64)
+        begin = start + (spread * z).to(start)
+        paths.append(rollout(field, begin, times, **options).u)
     return EnsembleForecast(torch.stack(paths), times)

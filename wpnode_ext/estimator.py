@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ._typing import Array
+from .assimilation import Assimilator
 from .coordinates import Coordinates
 from .data import Series
 from .fields import LinearField, as_field
-from .forecaster import Data, Forecaster, as_series
+from .forecaster import Data, as_series
 from .model_file import read_model
 from .selection import WeakFormChoice
 from .symmetry import Symmetry
@@ -29,7 +30,7 @@ from .training.run_folder import RunFolder
 from .training.states_file import RefinedStates, write_states
 
 
-class WPNODE(Forecaster):
+class WPNODE(Assimilator):
     """A vector field learned from noisy observations, in the units of the data.
 
     Args:
@@ -72,7 +73,8 @@ class WPNODE(Forecaster):
             :func:`~wpnode_ext.training.refined_network.refine_network`.
         sigma_: noise per component, in the units of the data; None likewise.
 
-    Those of :class:`~wpnode_ext.forecaster.Forecaster` hold the model.
+    Those of :class:`~wpnode_ext.forecaster.Forecaster` hold the model;
+    :class:`~wpnode_ext.assimilation.Assimilator` finds states of other observations.
 
     Example:
         >>> model = WPNODE().fit(v, dt=0.01)
@@ -273,7 +275,7 @@ class WPNODE(Forecaster):
 
     def _set_states(self, found: RefinedStates) -> None:
         self.states_, self.states_std_ = found.states, found.std
-        self.sigma_ = found.sigma
+        self.sigma_, self.process_noise_ = found.sigma, found.process_noise
 
 
 def load(path: str | Path, *, field: nn.Module | None = None) -> WPNODE:

@@ -43,12 +43,15 @@ class Forecaster:
         state_shape_, dt_, names_: of the data it was trained on.
         members_: other fields that suit the data about as well, in scaled coordinates;
             empty unless an ensemble was asked for.
+        process_noise_: error of the field from sample to sample, in units of the noise;
+            found by the refinement, None without one.
         why_: why the method is the one in ``config_.method``.
     """
 
     names_: tuple[str, ...] | None = None
     dt_: float | None = None
     members_: Sequence[nn.Module] = ()
+    process_noise_: float | None = None
     why_: str = ""
 
     def forecast(
@@ -106,18 +109,25 @@ class Forecaster:
         """Forecasts by every member, whose spread tells the error to be expected.
 
         Args:
-            u0, t: as in :meth:`forecast`.
-            u0_std: errors of the start, for instance ``states_std_[-1]``.
+            u0, t: as in :meth:`forecast`; or for each of the M members a batch of its
+                own, ``[M, B, *state]``, see
+                :meth:`~wpnode_ext.assimilation.Assimilator.draw_starts`.
+            u0_std: errors of the start, for instance ``states_std_[-1]``, drawn entry
+                by entry, without correlations.
             seed: of the starts drawn with them.
             **options: of :func:`~wpnode_ext.rollout`.
         """
-        batched, start = self._states(u0)
         if not self.members_:
             raise RuntimeError("the model has no ensemble; fit it with `ensemble=30`.")
         if self.forcing_scaler_ is not None:
             raise RuntimeError("ensembles of models with inputs are not offered.")
+        given, m = as_float64(u0, "u0"), len(self.members_)
+        own = given.dim() == len(self.state_shape_) + 2 and len(given) == m
+        batched, start = self._states(given.flatten(0, 1) if own else given)
+        starts = list(start.unflatten(0, (m, -1))) if own else start
         fields = [self.scaler_.to_physical(member) for member in self.members_]
-        found = forecast_members(fields, start, t, u0_std=u0_std, seed=seed, **options)
+        options = {"bound": self._bound(start)} | options
+        found = forecast_members(fields, starts, t, u0_std=u0_std, seed=seed, **options)
         if batched:
             return found
         return EnsembleForecast(found.members[:, :, 0], found.t)

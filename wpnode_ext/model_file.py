@@ -30,6 +30,7 @@ class _Model(Protocol):
     dt_: float | None
     names_: tuple[str, ...] | None
     members_: Sequence[nn.Module]
+    process_noise_: float | None
     why_: str
 
 
@@ -51,6 +52,7 @@ def write_model(model: _Model, path: str | Path) -> None:
         "dt": model.dt_,
         "names": None if model.names_ is None else list(model.names_),
         "members": [checkpoint.weights_of(member) for member in model.members_],
+        "process_noise": model.process_noise_,
         "why": model.why_,
         "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
     }
@@ -90,8 +92,9 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
             config,
         )
         model.state_shape_ = tuple(state["state_shape"])
-        # Files of the first releases have neither.
+        # Files of the first releases have none of these.
         model.why_ = state.get("why", "")
+        model.process_noise_ = state.get("process_noise")
         model.members_ = []
         for member in state.get("members", []):
             model.members_.append(deepcopy(field))

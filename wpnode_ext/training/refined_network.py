@@ -66,6 +66,7 @@ def refine_network(
         scaler.spread(std),
         scaler.spread(noise),
         [*found.history, last],
+        last["process_noise"],
     )
 
 

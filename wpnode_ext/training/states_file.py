@@ -20,12 +20,15 @@ class RefinedStates:
         states, std: at the samples, in the units of the data, ``[N, *state]``.
         sigma: noise, ``[*state]``.
         rounds: one entry a round of refinement.
+        process_noise: error of the field from sample to sample that was allowed for, in
+            units of the noise; None where none was.
     """
 
     states: Float[Tensor, "N ..."]
     std: Float[Tensor, "N ..."]
     sigma: Float[Tensor, "..."]
     rounds: list[Row]
+    process_noise: float | None = None
 
 
 def write_states(path: Path, found: RefinedStates) -> None:
