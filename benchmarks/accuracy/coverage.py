@@ -3,8 +3,8 @@
     python benchmarks/accuracy/coverage.py [--draws 5] [--starts 50] [--members 40]
 
 Closed form with refined states. Two kinds of forecasts: from clean states beyond the
-training part, where the field alone errs; and from refined states within it, with their
-error bars, where the start errs too. The share of true values inside the central
+training part, where the field alone errs; and from states within it that every member
+estimates from the noisy samples (``draw_starts``), where the start errs too. The share of true values inside the central
 interval is to be compared with the level of the interval. Finished runs are kept in
 ``results/coverage_lorenz63.csv``, the table goes to ``results/coverage_lorenz63.md``.
 """
@@ -45,23 +45,16 @@ def run(
     clean = Lorenz63().simulate(N + BEYOND, DT, seed=path)
     noisy, _ = add_noise(clean[:N], noise, mode="global_rms", seed=noises)
     model = WPNODE(field=kind, ensemble=members, seed=weights).fit(noisy, DT)
-    assert model.states_ is not None and model.states_std_ is not None
     ahead = [round(lead / EXPONENT / DT) for lead in LEADS]
     t = DT * torch.tensor([0, *ahead], dtype=torch.float64)
     generator = torch.Generator().manual_seed(places)
     room = torch.rand(starts, generator=generator)
-    for start, first, last in (("clean", N, N + BEYOND), ("refined", N // 10, N)):
+    for start, first, last in (("clean", N, N + BEYOND), ("estimated", N // 10, N)):
         begin = first + (room * (last - first - ahead[-1])).long()
-        refined = start == "refined"
-        found = model.forecast_ensemble(
-            model.states_[begin] if refined else clean[begin],
-            t,
-            u0_std=model.states_std_[begin] if refined else 0.0,
-            seed=places,
-            method="dopri5",
-            rtol=1e-7,
-            atol=1e-7,
-        )
+        u0 = clean[begin]
+        if start == "estimated":
+            u0 = model.draw_starts(noisy, DT, at=begin, seed=places)
+        found = model.forecast_ensemble(u0, t, method="dopri5", rtol=1e-7, atol=1e-7)
         # Those of the start itself are left out.
         found = EnsembleForecast(found.members[:, 1:], found.t[1:])
         truth = clean[begin + torch.tensor(ahead)[:, None]]
