@@ -4,9 +4,10 @@
 
 Closed form with refined states. Two kinds of forecasts: from clean states beyond the
 training part, where the field alone errs; and from states within it that every member
-estimates from the noisy samples (``draw_starts``), where the start errs too. The share of true values inside the central
-interval is to be compared with the level of the interval. Finished runs are kept in
-``results/coverage_lorenz63.csv``, the table goes to ``results/coverage_lorenz63.md``.
+estimates from the noisy samples (``draw_starts``), where the start errs too. The share
+of true values inside the central interval is to be compared with the level of the
+interval. Finished runs are kept in ``results/coverage_lorenz63.csv``, the table goes to
+``results/coverage_lorenz63.md``.
 """
 
 import argparse
