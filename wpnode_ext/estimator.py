@@ -60,8 +60,9 @@ class WPNODE(Assimilator):
         epochs, lr, seed: of the optimiser; defaults by method, see
             :class:`~wpnode_ext.training.OptimConfig`.
         scaler: "minmax" (the paper's), "standard" or "identity"; `symmetry` turns
-            "minmax" into "standard", and `coordinates` have unit spread always.
-        device: "cpu", "cuda" or "cuda:1".
+            "minmax" into "standard", and `coordinates` have unit spread always. Sites
+            are scaled alike for a field with ``same_at_sites``, as rings and "conv".
+        device: "cpu", "cuda" or "cuda:1"; the closed form computes on the CPU.
         config: all settings at once; the arguments above replace its entries.
         verbose: show progress.
 
@@ -155,7 +156,8 @@ class WPNODE(Assimilator):
             mask: True where a value is missing.
             forcing: known inputs at the samples, ``[N, C]`` or a list of such.
             validation: held-out series that decide the weights that are kept; by
-                default the last ``config.validation.fraction`` of every series.
+                default the last ``config.validation.fraction`` of every series. The
+                closed form does without; `why_` says so.
 
         Other Args:
             run: folder for checkpoints, metrics and the log.
