@@ -55,7 +55,7 @@ def run(
         u0 = clean[begin]
         if start == "estimated":
             u0 = model.draw_starts(noisy, DT, at=begin, seed=places)
-        found = model.forecast_ensemble(u0, t, method="dopri5", rtol=1e-7, atol=1e-7)
+        found = model.forecast_ensemble(u0, t, method="rk4_classic", step=DT)
         # Those of the start itself are left out.
         found = EnsembleForecast(found.members[:, 1:], found.t[1:])
         truth = clean[begin + torch.tensor(ahead)[:, None]]

@@ -59,36 +59,36 @@ def likely_states(
     first = (at - length // 2).clamp(0, n - length)
     rows = torch.arange(length)[:, None] + first
     given = as_float64(start, "start").reshape(n, -1)
+    size = max(1, CHUNK // (length * given.shape[1] ** 2))
+    chunks = rows.split(size, dim=1)
+    # Fields that suit the same data are alike: what one found, the next begins with.
+    paths = [given[part] for part in chunks]
     generator = torch.Generator().manual_seed(seed)
     members = []
     for field in fields:
         step = make_step(field, state, series.dt)
         problem = as_problem(series, step, sigma, process_noise)
-        size = max(1, CHUNK // (length * given.shape[1] ** 2))
-        parts = [
-            _draw(problem, given / problem.scale, part, max_iterations, generator)
-            for part in rows.split(size, dim=1)
-        ]
-        path = torch.cat(parts, 1)
-        states = path[at - first, torch.arange(len(at))] * problem.scale
+        drawn = []
+        for number, part in enumerate(chunks):
+            here, begin = problem.cut(part), paths[number] / problem.scale
+            x, draw = _draw(here, begin, max_iterations, generator)
+            paths[number] = x * problem.scale
+            drawn.append(draw * problem.scale)
+        states = torch.cat(drawn, 1)[at - first, torch.arange(len(at))]
         members.append(states.reshape(-1, *state))
     return torch.stack(members)
 
 
 def _draw(
-    problem: Problem,
-    start: Float[Tensor, "N D"],
-    rows: Int[Tensor, "L B"],
+    part: Problem,
+    start: Float[Tensor, "L B D"],
     max_iterations: int,
     generator: torch.Generator,
-) -> Float[Tensor, "L B D"]:
-    """One path for each window, in units of the noise."""
-    part = problem.cut(rows)
-    x, _, _, line = minimise(
-        part, start[rows], max_iterations, TOLERANCE, keep_line=True
-    )
+) -> tuple[Float[Tensor, "L B D"], Float[Tensor, "L B D"]]:
+    """Most likely path of each window and another one, in units of the noise."""
+    x, _, _, line = minimise(part, start, max_iterations, TOLERANCE, keep_line=True)
     assert line is not None
     diagonal, lower, _ = part.assemble(x, *line)
     diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
     z = torch.randn(x.shape, generator=generator, dtype=x.dtype)
-    return x + factor(diagonal, lower).solve_transposed(z)
+    return x, x + factor(diagonal, lower).solve_transposed(z)
