@@ -40,6 +40,19 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     table = np.genfromtxt("next.csv", delimiter=",", names=True)
     assert table.dtype.names == ("t", "u0", "u1", "u0_std", "u1_std")
     assert (table["u0_std"][1:] > 0).all() and table["u0_std"][-1] < 0.05
+    forecast = ["forecast", "runs/one", "--data", "data.npz", "--steps", "5"]
+    ends = {}
+    for name, words in {"raw": [], "estimated": ["--estimate", "--spread"]}.items():
+        assert main([*forecast, *words, "-o", f"{name}.npz"]) == 0
+        with np.load(f"{name}.npz") as arrays:
+            ends[name] = dict(arrays)
+    np.testing.assert_allclose(ends["raw"]["u"][0], noisy[699])
+    error = np.abs(ends["estimated"]["u"] - clean[699:705]).max()
+    assert error < 0.5 * np.abs(ends["raw"]["u"] - clean[699:705]).max()
+    assert ends["estimated"]["std"].shape == (6, 2)
+    assert (ends["estimated"]["std"] > 0).all()
+    assert main(["forecast", "runs/one", "--state", "11,10", "--estimate"]) == 2
+    assert "give `--data`" in capsys.readouterr().err
     evaluate = ["evaluate", "runs/one", "test.npz", "--no-climate", "--json"]
     capsys.readouterr()
     assert main(evaluate) == 0

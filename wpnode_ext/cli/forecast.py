@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..forecaster import Forecaster
+from ..assimilation import Assimilator
 from .common import (
     add_command,
     add_solver_arguments,
@@ -50,6 +50,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     add_solver_arguments(parser)
     parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="start where the noisy samples of the file and the model agree, with "
+        "--spread every member where it does, not from the sample as it is",
+    )
+    parser.add_argument(
         "--spread",
         action="store_true",
         help="also the standard deviation over the ensemble the model was fitted with",
@@ -63,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     dt = arguments.dt or model.dt_
     if dt is None:
         raise ValueError("the model was trained on irregular times; give --dt.")
-    start, t0, known = _start(arguments, model)
+    start, starts, t0, known = _start(arguments, model)
     t = t0 + dt * torch.arange(arguments.steps + 1, dtype=torch.float64)
     forcing = None
     if arguments.forcing is not None:
@@ -76,7 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
     arrays: dict[str, Any] = {"u": forecast.numpy()}
     ended = ~np.isfinite(table).all(1)
     if arguments.spread:
-        std = model.forecast_ensemble(start, t, **how).std
+        std = model.forecast_ensemble(starts, t, **how).std.reshape(forecast.shape)
         arrays["std"] = std.numpy()
         table = np.column_stack([table, std.reshape(len(t), -1).numpy()])
         names += [f"{name}_std" for name in names]
@@ -94,10 +100,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _start(
-    arguments: argparse.Namespace, model: Forecaster
-) -> tuple[torch.Tensor, float, Mapping[str, Any]]:
-    """State and time of the start, and what is known of its file."""
+    arguments: argparse.Namespace, model: Assimilator
+) -> tuple[torch.Tensor, torch.Tensor, float, Mapping[str, Any]]:
+    """The start of the forecast, of the ensemble, their time, facts on their file."""
     if arguments.state is not None:
+        if arguments.estimate:
+            raise ValueError("`--estimate` needs the samples of a file; give `--data`.")
         try:
             numbers = [float(x) for x in arguments.state.split(",")]
         except ValueError:
@@ -110,7 +118,8 @@ def _start(
                 f"`--state` must have {prod(shape)} numbers, the size of the state; "
                 f"got {len(numbers)}."
             )
-        return torch.tensor(numbers, dtype=torch.float64).view(shape), 0.0, {}
+        state = torch.tensor(numbers, dtype=torch.float64).view(shape)
+        return state, state, 0.0, {}
     where = DataConfig(path=arguments.data, columns=arguments.columns)
     series = read_as_trained(where, model, arguments.model)
     at = arguments.at if arguments.at >= 0 else series.n_samples + arguments.at
@@ -119,11 +128,18 @@ def _start(
             f"`--at` must be a sample of the {series.n_samples} in the file; "
             f"got {arguments.at}."
         )
+    time = series.times[at].item()
+    if arguments.estimate:
+        state = model.estimate_states(series).states[at]
+        spread = arguments.spread
+        starts = model.draw_starts(series, at=at) if spread else state
+        return state, starts, time, series.meta
     if series.missing[at]:
         raise ValueError(
-            f"sample {at} of {arguments.data} has missing values; give another by --at."
+            f"sample {at} of {arguments.data} has missing values; give another by --at "
+            "or --estimate it."
         )
-    return series.v[at], series.times[at].item(), series.meta
+    return series.v[at], series.v[at], time, series.meta
 
 
 def _write(
