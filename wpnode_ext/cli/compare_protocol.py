@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..baselines.protocol import Protocol
+from ..baselines.scaled import same_distance
 from ..data import Series
 from ..systems import preset
 from ..systems.presets import PRESETS
@@ -18,8 +19,6 @@ STIFF = {"kuramoto_sivashinsky"}
 # Steps a sample of rk4: with one, forecasts by the true field of Lorenz-63 hold for
 # 10.7 Lyapunov times of 12.
 RUNGE_KUTTA_STEPS = 4
-# Relative difference of distances that rounding of times can make.
-_ROUNDING = 1e-6
 
 
 def protocol_of(arguments: argparse.Namespace) -> Protocol:
@@ -104,8 +103,7 @@ def _refuse(arguments: argparse.Namespace, names: Sequence[str], system: bool) -
 def _check_reference(reference: Series, series: Series) -> None:
     if reference.dt is None:
         raise ValueError("`--reference` must have samples at equal distances.")
-    assert series.dt is not None
-    if abs(reference.dt / series.dt - 1) > _ROUNDING:
+    if not same_distance(reference.dt, series.dt):
         raise ValueError(
             f"`--reference` must have samples {series.dt:g} apart, as the data have; "
             f"got {reference.dt:g}. Take it at the times of the data."
