@@ -59,7 +59,8 @@ def test_ensembles_start_from_their_own_states(model, truth) -> None:
     clean, v = truth[0], truth[1]
     at, ahead = torch.arange(400, 4400, 100), 100
     t = DT * torch.tensor([0.0, ahead])
-    found = model.forecast_ensemble(model.draw_starts(v, DT, at=at), t)
+    starts = model.draw_starts(v, DT, at=at)
+    found = model.forecast_ensemble(starts, t, method="rk4_classic", step=DT)
     assert found.members.shape == (MEMBERS, 2, len(at), 3)
     low, high = EnsembleForecast(found.members[:, 1], found.t[1:]).interval(0.8)
     held = ((low <= clean[at + ahead]) & (clean[at + ahead] <= high)).double().mean()
