@@ -243,3 +243,9 @@ def test_a_series_object_is_taken_as_it_is() -> None:
     one = smooth_states(linear_field, series, **options)
     other = smooth_states(linear_field, v, dt=0.1, **options)
     torch.testing.assert_close(one.states, other.states, rtol=0, atol=0)
+
+
+def test_a_series_has_its_own_times_and_gaps() -> None:
+    series = make_series(torch.randn(30, 2).double(), dt=0.1)
+    with pytest.raises(ValueError, match="a Series has its own dt"):
+        smooth_states(linear_field, series, sigma=1.0, process_noise=0.1, dt=0.2)

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ._typing import Array
-from .data import Series
-from .forecaster import Data, Forecaster, as_series
+from .data import Data, Series, as_series
+from .forecaster import Forecaster
 from .smoothing import first_states, noise_of, smooth_states
 from .smoothing.likely_states import likely_states
 from .training.reduced import scaled_series

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from ._typing import Array
 from .assimilation import Assimilator
 from .coordinates import Coordinates
-from .data import Series
+from .data import Data, Series, as_series
 from .fields import LinearField, as_field
-from .forecaster import Data, as_series
 from .model_file import read_model
 from .selection import WeakFormChoice
 from .symmetry import Symmetry

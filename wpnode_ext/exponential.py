@@ -16,6 +16,9 @@ from torch import Tensor
 
 from ._typing import Field
 
+# Decay over a step up to which Runge-Kutta steps of fourth order are stable.
+STABLE = 2.5
+
 
 class Etdrk4:
     """The matrices of a step of length `h`, and the step.
@@ -56,6 +59,14 @@ class Etdrk4:
 
     def _rest(self, field: Field, t: Tensor | float, u: Tensor) -> Tensor:
         return field(t, u) - u @ self.linear.T
+
+
+def is_stiff(linear: Float[Tensor, "D D"], h: float) -> bool:
+    """Whether Runge-Kutta steps of length `h` would explode."""
+    # Rates are at most as large as the norm, which takes no time.
+    if not linear.isfinite().all() or h * linear.norm().item() <= STABLE:
+        return False
+    return -h * torch.linalg.eigvals(linear).real.min().item() > STABLE
 
 
 def linear_part(field: Field, t: Tensor, u: Float[Tensor, "*state"]) -> Tensor:

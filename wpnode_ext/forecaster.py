@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ._arrays import as_float64
 from ._typing import Array
 from .climate import Climate, evaluate_climate
-from .data import Series, make_series
+from .data import Data, Series, as_series
 from .ensemble import EnsembleForecast, forecast_members
 from .equations import equations_of
 from .evaluation import Evaluation, evaluate_field
@@ -28,8 +28,6 @@ from .training.validation import ForecastValidation
 
 # Of the largest state that is known: beyond so many of it a forecast has diverged.
 FAR = 100.0
-
-Data = Array | Sequence[Array] | Series
 
 
 class Forecaster:
@@ -274,13 +272,3 @@ class Forecaster:
     def _check_fitted(self) -> None:
         if not hasattr(self, "field_"):
             raise RuntimeError("the model is not fitted; call `fit` first.")
-
-
-def as_series(v: Data, **arguments: Any) -> Series:
-    """`v` if it is a series, else what :func:`~wpnode_ext.make_series` makes of it."""
-    if not isinstance(v, Series):
-        return make_series(v, **arguments)
-    given = [name for name, value in arguments.items() if value is not None]
-    if given:
-        raise ValueError(f"a Series has its own {', '.join(given)}; do not give them.")
-    return v

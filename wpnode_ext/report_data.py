@@ -65,9 +65,7 @@ def show_data(
 def _noise(series: Series) -> str:
     """How much noise the data hold, in a sentence."""
     found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
-    v = series.v.double().flatten(1)
-    if series.mask is not None:
-        v = v.masked_fill(series.mask.flatten(1), float("nan"))
+    v = series.with_nan().double().flatten(1)
     spread = (v - v.nanmean(0)).square().nanmean(0).sqrt()
     # A component that does not vary has no spread to compare its noise with.
     varies = spread > _CONSTANT * v.nan_to_num().abs().amax(0)

@@ -16,16 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from .._typing import Array
-from ..data import Series
+from ..data import Data, Series, as_series
 from ..estimator import choose_weak_form
-from ..forecaster import Data, Forecaster, as_series
+from ..forecaster import Forecaster
 from ..scaling import Scaler, make_scaler, scaler_from_state_dict
 from ..training import checkpoint
 from ..training.config import TrainConfig, ValidationConfig, WeakForm, resolve
 from ..training.prepare import filtered
 from .evaluations import counted_evaluations
 from .held_out import HeldOut
-from .scaled import scaled, with_nan
+from .scaled import scaled
 
 Learned = tuple[nn.Module, dict[str, Any]]
 ScalerKind = Literal["minmax", "standard", "identity"]
@@ -123,7 +123,7 @@ class Baseline(Forecaster, ABC):
         began = time.perf_counter()
         self.cost_ = Cost()
         self._weak_form = self._q_filter = None
-        scaler = make_scaler(self.scaler, self._per).fit(with_nan(series))
+        scaler = make_scaler(self.scaler, self._per).fit(series.with_nan())
         held = None if validation is None else scaled(validation, scaler)
         with counted_evaluations() as counter:
             module, recipe = self._learn(scaled(series, scaler), held)

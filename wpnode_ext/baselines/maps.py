@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from .._arrays import as_float64
 from .._typing import Array
 from ..climate import Climate
-from ..data import Series
+from ..data import Data, Series, as_series
 from ..evaluation import Evaluation
 from ..fields import Forcing
-from ..forecaster import Data, as_series
 from ..metrics import GoodnessOfFit
 from ..solvers import RolloutResult
 from .base import Baseline

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from torch import Tensor
-
 from ..data import Series
 from ..scaling import Scaler
 
@@ -14,13 +12,6 @@ ROUNDING = 1e-6
 def scaled(series: Series, scaler: Scaler) -> Series:
     """The same in the coordinates of a model, float64."""
     return replace(series, v=scaler.transform(series.v.double()))
-
-
-def with_nan(series: Series) -> Tensor:
-    """Its values, NaN where they are missing."""
-    if series.mask is None:
-        return series.v
-    return series.v.masked_fill(series.mask, float("nan"))
 
 
 def same_distance(one: float | None, other: float | None) -> bool:

@@ -3,17 +3,19 @@
 from .gaussian_grid import GaussianGrid, gaussian_grid
 from .grids import load_grid
 from .loaders import load_arrays, load_series
-from .make import make_series
+from .make import Data, as_series, make_series
 from .noise import NoiseMode, add_noise, noise_level
 from .series import Series
 from .solar import incident_radiation
 from .tables import load_csv
 
 __all__ = [
+    "Data",
     "GaussianGrid",
     "NoiseMode",
     "Series",
     "add_noise",
+    "as_series",
     "gaussian_grid",
     "incident_radiation",
     "load_arrays",

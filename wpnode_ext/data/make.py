@@ -12,6 +12,9 @@ from .._arrays import as_float64
 from .._typing import Array
 from .series import Series
 
+# Observations as users have them: one array, several, or a series.
+Data = Array | Sequence[Array] | Series
+
 # A weak form needs ell + 1 >= 3 samples, whatever else is chosen.
 FEWEST_SAMPLES = 3
 
@@ -117,6 +120,16 @@ class _Piece:
             v[gone] = float("nan")
             forcing[~forcing.isfinite()] = float("nan")
         return cls(v, t, forcing)
+
+
+def as_series(v: Data, **arguments: Any) -> Series:
+    """`v` if it is a series, else what :func:`make_series` makes of it."""
+    if not isinstance(v, Series):
+        return make_series(v, **arguments)
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ValueError(f"a Series has its own {', '.join(given)}; do not give them.")
+    return v
 
 
 def _as_list(v: Any) -> tuple[list[Tensor], bool]:

@@ -98,6 +98,12 @@ class Series:
             return torch.zeros(self.n_samples, dtype=torch.bool)
         return self.mask.flatten(1).any(1)
 
+    def with_nan(self) -> Float[Tensor, "N ..."]:
+        """The values, NaN where they are missing."""
+        if self.mask is None:
+            return self.v
+        return self.v.masked_fill(self.mask, float("nan"))
+
     def plan_arguments(self) -> dict[str, Any]:
         """Keywords for :class:`~wpnode_ext.WeakPlan` and for the losses."""
         times = {"t": self.t} if self.dt is None else {"dt": self.dt}

@@ -6,12 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..exponential import Etdrk4, phi_functions
+from ..exponential import Etdrk4, is_stiff, phi_functions
 from ..fields.linear import LinearField
 from .model_step import SLICE, ModelStep
-
-# Decay over a substep from which Runge-Kutta steps are no longer stable.
-STIFF = 2.5
 
 
 class ExponentialStep:
@@ -42,8 +39,7 @@ class ExponentialStep:
             return False
         with torch.no_grad():
             zero = torch.zeros(1, field.dim, dtype=field.coefficients.dtype)
-            rates = torch.linalg.eigvals(field.jacobian(zero)[0].double()).real
-        return -rates.min().item() * dt / substeps > STIFF
+            return is_stiff(field.jacobian(zero)[0].double(), dt / substeps)
 
     def __call__(
         self, u: Float[Tensor, "M D"], t: Float[Tensor, " M"], h: Float[Tensor, " M"]

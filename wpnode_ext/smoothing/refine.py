@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._typing import Array, Field
-from ..data import Series, make_series
+from ..data import Series, as_series
 from ..fields.linear import LinearField
 from .gauss_newton import StepFailed
 from .held_out import Watch, hide_values, spread_stretches
@@ -125,7 +125,7 @@ def refine(
         seed: of the choice of held-out values.
         progress: called with the number and the record of every round.
     """
-    series = v if isinstance(v, Series) else make_series(v, dt=dt, t=t, mask=mask)
+    series = as_series(v, dt=dt, t=t, mask=mask)
     if update not in ("auto", "projected", "fit"):
         raise ValueError(
             f"`update` must be 'auto', 'projected' or 'fit'; got {update!r}."

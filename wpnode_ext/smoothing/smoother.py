@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .._arrays import as_float64
 from .._typing import Array, Field
-from ..data import Series, make_series
+from ..data import Series, as_series
 from ..runs import gap_free_runs
 from .exponential_step import make_step
 from .gauss_newton import Problem, Step, minimise
@@ -99,7 +99,7 @@ def smooth_states(
         tolerance: a window has converged when the root mean square of its last step is
             below this share of sigma.
     """
-    series = v if isinstance(v, Series) else make_series(v, dt=dt, t=t, mask=mask)
+    series = as_series(v, dt=dt, t=t, mask=mask)
     step = make_step(
         field, series.state_shape, series.dt, method=method, substeps=substeps
     )

@@ -96,10 +96,7 @@ def make_state_scaler(
 
 def plain_scaler(series: Series, config: TrainConfig, kind: str) -> Scaler:
     """A scaler of the entries of a state, alike at sites that share a map."""
-    seen = series.v.double()
-    if series.mask is not None:
-        seen = seen.masked_fill(series.mask, float("nan"))
-    return make_scaler(kind, _per(config)).fit(seen)
+    return make_scaler(kind, _per(config)).fit(series.with_nan())
 
 
 def _per(config: TrainConfig) -> Per:

@@ -4,9 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..exponential import Etdrk4, linear_part
+from ..exponential import Etdrk4, is_stiff, linear_part
 from ..fields import Field
-from ..smoothing.exponential_step import STIFF
 from ..strong import call_field
 
 # Entries of a state up to which the linear part of a field is looked at.
@@ -30,11 +29,7 @@ def stiff_part(
         linear = linear_part(function, time, u).double()
     except (NotImplementedError, RuntimeError):
         return None
-    # Rates are at most as large as the norm, which takes no time.
-    if not linear.isfinite().all() or dt * linear.norm().item() <= STIFF:
-        return None
-    decay = -torch.linalg.eigvals(linear).real.min().item()
-    return linear if dt * decay > STIFF else None
+    return linear if is_stiff(linear, dt) else None
 
 
 def exponential_steps(
