@@ -110,19 +110,6 @@ def peak_extra_bytes(
     return peak - before
 
 
-def keep_freed_memory() -> None:
-    """Tells glibc to reuse freed memory instead of returning it after every call.
-
-    A training loop reuses its buffers; without this, timings of large arrays are mostly
-    those of the kernel clearing pages, for every candidate alike.
-    """
-    trim_threshold, mmap_max = -1, -4
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(mmap_max, 0)
-        libc.mallopt(trim_threshold, 2**31 - 1)
-
-
 def _return_free_memory() -> None:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)

@@ -14,7 +14,9 @@ import growth
 import torch
 import training_step
 import weak_loss
-from bench import ROOT, keep_freed_memory, markdown, provenance, save_csv
+from bench import ROOT, markdown, provenance, save_csv
+
+from wpnode_ext import keep_freed_memory
 
 SUMMARY = {
     "case": "case",

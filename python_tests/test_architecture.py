@@ -13,7 +13,7 @@ PACKAGE = ROOT / "wpnode_ext"
 
 # Lowest first. A module imports from its own layer or from those before it.
 LAYERS = (
-    {"_C", "_backend", "_typing", "_arrays", "test_functions"},
+    {"_C", "_backend", "_typing", "_arrays", "memory", "test_functions"},
     {"quadrature", "segments", "runs", "record"},
     {"_checks", "_registration", "_autograd", "_fused", "ops", "reference"},
     {"_weights", "plan", "losses", "filtering", "noise", "selection"},

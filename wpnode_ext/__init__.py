@@ -11,6 +11,7 @@ from .evaluation import evaluate_field
 from .filtering import filter_series, score_filter
 from .losses import weak_loss, weak_residual
 from .lyapunov import lyapunov_exponents
+from .memory import keep_freed_memory
 from .metrics import goodness_of_fit, kl_divergence, vpt
 from .noise import estimate_noise
 from .plan import WeakPlan
@@ -35,6 +36,7 @@ __all__ = [
     "filter_series",
     "fit_closed_form",
     "goodness_of_fit",
+    "keep_freed_memory",
     "kl_divergence",
     "load",
     "load_series",

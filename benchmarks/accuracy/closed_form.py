@@ -23,6 +23,7 @@ import torch
 from closed_form_systems import NOISE, SYSTEMS, Setting
 from finished import append, read_results
 
+from wpnode_ext import keep_freed_memory
 from wpnode_ext.data import add_noise
 from wpnode_ext.estimator import WPNODE
 
@@ -268,6 +269,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE / "results")
     parser.add_argument("--work", type=Path, default=Path("runs/accuracy_closed_form"))
     arguments = parser.parse_args()
+    keep_freed_memory()
     setting = SYSTEMS[arguments.system]
     arguments.output.mkdir(parents=True, exist_ok=True)
     stem = arguments.output / f"closed_form_{arguments.system}"

@@ -17,6 +17,7 @@ from ..baselines.methods import make_method, method_names
 from ..baselines.protocol import Job, Protocol
 from ..baselines.protocol_file import agree, set_aside
 from ..figures.comparison import comparison
+from ..memory import keep_freed_memory
 from ..solvers import ADAPTIVE, FIXED_STEP
 from .common import EXPONENTIAL_STEPS, add_command, print_table
 from .compare_protocol import RUNGE_KUTTA_STEPS, protocol_of
@@ -150,7 +151,8 @@ def results(wanted: Sequence[Job], protocol: Protocol, workers: int) -> Iterator
             yield run_job(job, protocol)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(workers, max(1, len(wanted)))) as pool:
+    processes = min(workers, max(1, len(wanted)))
+    with context.Pool(processes, initializer=keep_freed_memory) as pool:
         yield from pool.imap_unordered(_work, [(job, protocol) for job in wanted])
 
 

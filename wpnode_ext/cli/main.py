@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from ..memory import keep_freed_memory
 from ..training import CheckpointError, TrainingDiverged
 from . import (
     compare,
@@ -81,8 +82,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
+    """Runs one command, by default that of the process; returns the exit code."""
     arguments = make_parser().parse_args(argv)
+    if argv is None:
+        # The process is the command's own.
+        keep_freed_memory()
     try:
         return arguments.run(arguments) or OK
     except KeyboardInterrupt:

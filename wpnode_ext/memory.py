@@ -1,0 +1,30 @@
+"""How the C library treats memory that tensors have given back."""
+
+import ctypes
+
+# Numbers of the settings in malloc.h.
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+
+
+def keep_freed_memory() -> bool:
+    """Has freed memory reused instead of returned to the system after every call.
+
+    By default glibc maps every large array anew, and the kernel clears its pages before
+    they can be written: on the CPU most of the time of operations that compute little.
+    Training a network through a solver takes about half the time without that.
+
+    The setting is the whole process's, lasts until it ends, and keeps as much memory as
+    the process ever used at once. The command ``wpnode`` takes it for itself; in a
+    program of your own it is yours to call.
+
+    Returns:
+        Whether it was set; other C libraries do not have it.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+    except (OSError, TypeError):
+        return False
+    if not hasattr(libc, "mallopt") or not hasattr(libc, "gnu_get_libc_version"):
+        return False
+    kept = libc.mallopt(_MMAP_MAX, 0)
+    return bool(kept and libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1))
