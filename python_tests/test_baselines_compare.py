@@ -24,6 +24,7 @@ from wpnode_ext.cli.compare_table import markdown
 from wpnode_ext.cli.main import main
 from wpnode_ext.data import make_series
 from wpnode_ext.figures.comparison import comparison
+from wpnode_ext.training import TrainResult
 
 DT = 0.05
 
@@ -110,6 +111,16 @@ class TestRun:
         assert row["evaluations"] > 0
         assert 0 < row["censored"] <= 4
         assert all(math.isfinite(row[name]) for name in ("kl", "cpu_seconds", "epochs"))
+
+    def test_what_a_signal_cut_short_is_no_row(self, monkeypatch) -> None:
+        def stopped(self: WPNODE, series: object) -> WPNODE:
+            self.result_ = TrainResult(3, 1, 0.5, "signal", signal=15)
+            return self
+
+        monkeypatch.setattr(WPNODE, "fit", stopped)
+        protocol = Protocol(series=make_series(oscillation(200), dt=DT))
+        with pytest.raises(KeyboardInterrupt):
+            run_job(Job("strong", 0.0, 0), protocol)
 
     def test_a_failure_is_a_row(self) -> None:
         series = make_series(oscillation(400), dt=DT)

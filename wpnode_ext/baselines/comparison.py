@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..data import Series
+from ..training import TrainResult
 from .base import Baseline
 from .evaluations import counted_evaluations
 from .maps import MapBaseline
@@ -42,7 +43,11 @@ Row = dict[str, Any]
 
 
 def run_job(job: Job, protocol: Protocol) -> Row:
-    """Fits and judges one model; a method that fails leaves the reason in its row."""
+    """Fits and judges one model; a method that fails leaves the reason in its row.
+
+    Raises:
+        KeyboardInterrupt: a signal ended the training; what it had learned is no row.
+    """
     torch.set_num_threads(1)
     row: Row = {"method": job.method, "noise": job.noise, "draw": job.draw}
     try:
@@ -61,7 +66,10 @@ def run_job(job: Job, protocol: Protocol) -> Row:
         if isinstance(model, Baseline):
             row["epochs"] = model.cost_.epochs
         else:
-            row["epochs"] = max(1, model.result_.epochs)  # type: ignore[attr-defined]
+            result: TrainResult = model.result_  # type: ignore[attr-defined]
+            if result.signal is not None:
+                raise KeyboardInterrupt
+            row["epochs"] = max(1, result.epochs)
         row["evaluations"] = counter[0]
         return row | judged(model, reference, protocol, job)
     except (ValueError, RuntimeError, TypeError, ArithmeticError, MemoryError) as error:
