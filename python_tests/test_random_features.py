@@ -44,6 +44,41 @@ def test_hidden_units_stay_in_the_curved_part_at_every_corner_of_the_box(
     assert inputs.max() > 3.4 and inputs.min() < 0.45
 
 
+def test_steepness_shortens_the_weights_and_nothing_else() -> None:
+    low, high = -torch.ones(4), 2 * torch.ones(4)
+    draws = [
+        hit_and_run(
+            low, high, 50, steepness=share, generator=torch.Generator().manual_seed(1)
+        )
+        for share in (1.0, 0.25)
+    ]
+    (steep, bias), (flat, same) = draws
+    assert torch.equal(bias, same)
+    torch.testing.assert_close(flat, 0.25 * steep)
+    with pytest.raises(ValueError, match="steepness"):
+        hit_and_run(low, high, 5, steepness=1.5)
+
+
+def test_flat_units_are_close_to_polynomials_of_low_degree() -> None:
+    """What is left of a field of degree 3 over its features falls with the steepness.
+
+    ``tanh(s w u + b)`` has terms of order s^3 beyond its second degree: a tenth of the
+    steepness leaves a thousandth of them.
+    """
+    generator = torch.Generator().manual_seed(2)
+    u = 2 * torch.rand(2000, 3, generator=generator, dtype=torch.float64) - 1
+    quadratic = LibraryField(3, 2, dtype=torch.float64).features(u)
+    left = []
+    for steepness in (1.0, 0.1):
+        field = RandomFeatureField(
+            3, 100, steepness=steepness, generator=torch.Generator().manual_seed(0)
+        )
+        hidden = field.features(u)[:, 4:]
+        fit = quadratic @ torch.linalg.lstsq(quadratic, hidden).solution
+        left.append((hidden - fit).square().mean().sqrt().item())
+    assert left[1] < 3e-3 * left[0]
+
+
 def test_a_box_whose_corners_are_swapped_is_refused() -> None:
     with pytest.raises(ValueError, match="low <= high"):
         hit_and_run(torch.ones(2), -torch.ones(2), 3)

@@ -9,9 +9,10 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 def keep_freed_memory() -> bool:
     """Has freed memory reused instead of returned to the system after every call.
 
-    By default glibc maps every large array anew, and the kernel clears its pages before
-    they can be written: on the CPU most of the time of operations that compute little.
-    Training a network through a solver takes about half the time without that.
+    By default glibc gives large arrays back, and the kernel clears pages again before
+    the next can be written. Refining 4000 states of Lorenz-96 takes 0.71 of the time
+    without that, 10^4 of Lorenz-63 0.86; training by gradients, whose arrays are alike
+    from step to step, gains nothing (two runs each, one thread).
 
     The setting is the whole process's, lasts until it ends, and keeps as much memory as
     the process ever used at once. The command ``wpnode`` takes it for itself; in a

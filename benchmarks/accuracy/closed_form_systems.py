@@ -51,8 +51,11 @@ class Setting:
 _L96 = {"p": 8, "ell": 80, "q": 2}
 _KS = {"coordinates": "fourier", "p": 16, "ell": 60, "q": 2}
 _WAVES = "shifts + odd_mirror"
-# Ten random features, each under all 128 shifts and mirrors of 64 sites.
-_FAMILIES = TrainConfig(field=FieldConfig(kind="features", features=1280))
+# Ten random features, each under all 128 shifts and mirrors of 64 sites, flat in the
+# twenty variables they have.
+_FAMILIES = TrainConfig(
+    field=FieldConfig(kind="features", features=1280, steepness=0.3)
+)
 
 SYSTEMS: dict[str, Setting] = {
     "lorenz63": Setting(

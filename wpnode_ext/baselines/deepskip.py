@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..data import Series
-from ..fields.random_features import hit_and_run
+from ..fields import hit_and_run
 from ..runs import gap_free_runs, window_starts
 from .base import Learned
 from .evaluations import tally

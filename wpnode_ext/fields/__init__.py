@@ -9,10 +9,11 @@ from .base import AutonomousField, Field, FunctionField, as_field
 from .conv import ConvField
 from .equivariant import EquivariantField
 from .forcing import Forcing
+from .hidden_units import hit_and_run
 from .library import LibraryField
 from .linear import LinearField
 from .mlp import MLPField
-from .random_features import RandomFeatureField, hit_and_run
+from .random_features import RandomFeatureField
 from .ring import RingField
 
 __all__ = [

@@ -4,53 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .hidden_units import CURVED, hit_and_run
 from .linear import LinearField, check_outputs
-
-# Where tanh is curved and not yet flat: inputs of a unit stay between these, in size.
-CURVED = (0.4, 3.5)
-# A direction in which the box has no extent may have any length.
-_UNBOUNDED = 1e6
-
-
-def hit_and_run(
-    low: Float[Tensor, " D"],
-    high: Float[Tensor, " D"],
-    n_rows: int,
-    *,
-    bounds: tuple[float, float] = CURVED,
-    generator: torch.Generator | None = None,
-) -> tuple[Float[Tensor, "R D"], Float[Tensor, " R"]]:
-    """Weights and biases with ``bounds[0] <= |w u + b| <= bounds[1]`` in a box.
-
-    The bias is uniform between the bounds, the direction of `w` is that of a normal
-    vector, and its length is uniform up to the largest for which the property holds at
-    every point of the box ``low <= u <= high``.
-
-    Returns:
-        float64 weights ``[R, D]`` and biases ``[R]``.
-    """
-    low, high = low.double().cpu(), high.double().cpu()
-    if low.shape != high.shape or low.dim() != 1 or not (low <= high).all():
-        raise ValueError(
-            "`low` and `high` must be vectors of one size with low <= high; "
-            f"got shapes {list(low.shape)} and {list(high.shape)}."
-        )
-    inner, outer = bounds
-    options = {"generator": generator, "dtype": torch.float64}
-    b = inner + (outer - inner) * torch.rand(n_rows, **options)
-    direction = torch.randn(n_rows, len(low), **options)
-    direction = direction / direction.norm(dim=1, keepdim=True)
-    upward = direction > 0
-    largest = (direction * torch.where(upward, high, low)).sum(1)
-    smallest = (direction * torch.where(upward, low, high)).sum(1)
-    free = torch.full_like(b, _UNBOUNDED)
-    above = torch.where(largest > 0, (outer - b) / largest, free)
-    below = torch.where(smallest < 0, (inner - b) / smallest, free)
-    length = torch.rand(n_rows, **options) * torch.minimum(above, below).clamp(
-        max=_UNBOUNDED
-    )
-    sign = torch.randint(0, 2, (n_rows,), generator=generator).double() * 2 - 1
-    return sign[:, None] * length[:, None] * direction, sign * b
 
 
 def _tanh_of_half(x: Tensor) -> Tensor:
@@ -75,6 +30,9 @@ class RandomFeatureField(LinearField):
         low, high: corners of the box of states and inputs, ``[D + forcing_dim]``;
             default -1 and 1. :meth:`redraw` takes another one.
         depth: number of hidden layers.
+        steepness: of the hidden units, see :func:`hit_and_run`. Flat units are close to
+            polynomials of low degree, the flatter the lower: a field without sharp
+            bends in many variables is learned from fewer data with 0.3 than with 1.
         outputs: values of the field; D by default.
         forcing_dim: number of inputs, variables of the features like the state.
         generator: draws the hidden layers; torch's global one by default.
@@ -92,6 +50,7 @@ class RandomFeatureField(LinearField):
         low: Float[Tensor, " D"] | None = None,
         high: Float[Tensor, " D"] | None = None,
         depth: int = 1,
+        steepness: float = 1.0,
         outputs: int | None = None,
         forcing_dim: int = 0,
         generator: torch.Generator | None = None,
@@ -103,6 +62,7 @@ class RandomFeatureField(LinearField):
                 f"`width` and `depth` must be >= 1; got {width} and {depth}."
             )
         self.dim, self.width, self.depth = dim, width, depth
+        self.steepness = steepness
         outputs = check_outputs(dim, outputs)
         self._inputs = dim + forcing_dim
         for layer in range(depth):
@@ -144,11 +104,18 @@ class RandomFeatureField(LinearField):
                 low = torch.cat([low[: self._inputs].double().cpu(), -unit])
                 high = torch.cat([high[: self._inputs].double().cpu(), unit])
             if maps is None or layer:
-                w, b = hit_and_run(low, high, self.width, generator=generator)
+                w, b = self._rows(low, high, self.width, generator)
             else:
                 w, b = self._families(low, high, maps.double().cpu(), generator)
             getattr(self, f"weight_{layer}").copy_(w)
             getattr(self, f"bias_{layer}").copy_(b)
+
+    def _rows(
+        self, low: Tensor, high: Tensor, count: int, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        return hit_and_run(
+            low, high, count, steepness=self.steepness, generator=generator
+        )
 
     def _families(
         self,
@@ -168,7 +135,7 @@ class RandomFeatureField(LinearField):
         middle, reach = maps @ centre[:d], maps.abs() @ half[:d]
         low, high = (centre - half).clone(), (centre + half).clone()
         low[:d], high[:d] = (middle - reach).amin(0), (middle + reach).amax(0)
-        w, b = hit_and_run(low, high, self.width // len(maps), generator=generator)
+        w, b = self._rows(low, high, self.width // len(maps), generator)
         rows = torch.cat([torch.cat([w[:, :d] @ g, w[:, d:]], 1) for g in maps])
         return rows, b.repeat(len(maps))
 

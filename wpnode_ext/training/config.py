@@ -47,9 +47,9 @@ class StrongForm:
 @dataclass
 class FieldConfig:
     """The field. `hidden` is for "mlp", `width` and `kernels` for "conv", `degree` for
-    polynomials ("library", "ring_library"), `features` and `depth` for random features
-    ("features", "ring"), `offsets`, the neighbours of a site, for both rings. "auto" is
-    "features" for the closed form and "mlp" else."""
+    polynomials ("library", "ring_library"), `features`, `depth` and `steepness` for
+    random features ("features", "ring"), `offsets`, the neighbours of a site, for both
+    rings. "auto" is "features" for the closed form and "mlp" else."""
 
     kind: FieldKind = "auto"
     hidden: list[int] = setting(default_factory=lambda: [200, 200])
@@ -59,6 +59,7 @@ class FieldConfig:
     degree: int = 2
     features: int = 300
     depth: int = 1
+    steepness: float = 1.0
     offsets: list[int] = setting(default_factory=lambda: [-2, -1, 0, 1, 2])
 
 
