@@ -6,7 +6,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from .fields import EquivariantField, LibraryField
+from .fields import LibraryField, RestrictedField
 from .scaling import LinearScaler, Scaler
 
 
@@ -43,14 +43,14 @@ def _sizes(scaler: Scaler, count: int) -> list[float]:
 
 @torch.no_grad()
 def _library(field: nn.Module) -> LibraryField:
-    """The polynomial; what a symmetry left open is one with fewer free numbers."""
-    found = field.base if isinstance(field, EquivariantField) else field
+    """The polynomial; what a symmetry or a support leave open is one, too."""
+    found = field.base if isinstance(field, RestrictedField) else field
     if not isinstance(found, LibraryField):
         raise TypeError(
             "equations can be printed for `field='library'`; "
             f"this field is a {type(found).__name__}."
         )
     found = deepcopy(found)
-    if isinstance(field, EquivariantField):
+    if isinstance(field, RestrictedField):
         found.set_coefficients(field.head())
     return found.cpu()

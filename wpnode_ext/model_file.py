@@ -1,6 +1,6 @@
 """One file a model: weights, scalers, settings, versions; tensors and builtins only."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
@@ -9,7 +9,13 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .fields import EquivariantField, Field, LinearField
+from .fields import (
+    EquivariantField,
+    Field,
+    LinearField,
+    RestrictedField,
+    SparseField,
+)
 from .scaling import Scaler, scaler_from_state_dict
 from .training import checkpoint
 from .training.config import TrainConfig, from_dict, to_dict
@@ -17,6 +23,13 @@ from .training.prepare import make_field
 
 # States at which a field and the one its settings describe are compared.
 PROBES = 16
+# Fields made of another one, and the tensor of theirs that says how.
+RESTRICTIONS: dict[
+    str, tuple[Callable[[LinearField, Tensor], RestrictedField], str]
+] = {
+    EquivariantField.__name__: (EquivariantField, "basis"),
+    SparseField.__name__: (SparseField, "support"),
+}
 
 
 class _Model(Protocol):
@@ -77,9 +90,10 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
                 state["forcing_dim"],
                 torch.Generator().manual_seed(0),
             )
-            if state["field_class"] == EquivariantField.__name__:
+            if state["field_class"] in RESTRICTIONS:
                 assert isinstance(field, LinearField)
-                field = EquivariantField(field, weights["basis"])
+                restrict, name = RESTRICTIONS[state["field_class"]]
+                field = restrict(field, weights[name])
         first = next((w for w in weights.values() if w.is_floating_point()), None)
         field = field.to(torch.float32 if first is None else first.dtype)
         _load_weights(field, weights, path)
@@ -111,8 +125,8 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
 def _can_rebuild(model: _Model) -> bool:
     """Whether the settings and the weights alone give the same function."""
     field = model.field_
-    if isinstance(field, EquivariantField):
-        # The basis is in the file; what it multiplies must be told by the settings.
+    if isinstance(field, RestrictedField):
+        # What restricts it is in the file; what is restricted the settings must tell.
         field = field.base
     shape = model.scaler_.scaled_shape(model.state_shape_)
     generator = torch.Generator().manual_seed(0)

@@ -3,5 +3,6 @@
 from .fit import ClosedFormFit, fit_closed_form
 from .head import refit_head
 from .solve import Ridge
+from .support import find_support
 
-__all__ = ["ClosedFormFit", "Ridge", "fit_closed_form", "refit_head"]
+__all__ = ["ClosedFormFit", "Ridge", "find_support", "fit_closed_form", "refit_head"]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..data import Series
-from ..fields import EquivariantField, LinearField
+from ..fields import LinearField, RestrictedField
 from ..record import Record
 from ..symmetry import Symmetry
 from .blocks import BLOCK, Features, weak_blocks
@@ -108,8 +108,8 @@ def fit_closed_form(
     inputs = None if x is None else x.flatten(1).to(device, torch.float64)
     maps = None if symmetry is None else symmetry.matrices.to(device)
     basis, shape = None, (field.n_features, field.dim // field.sites)
-    if isinstance(exact, EquivariantField):
-        # It commutes with the maps whatever the data: once under the identity is all.
+    if isinstance(exact, RestrictedField):
+        # What it commutes with it does whatever the data: the identity is all.
         maps, basis, exact = None, exact.basis, exact.base
         shape = (exact.n_features, field.dim)
 

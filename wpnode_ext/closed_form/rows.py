@@ -124,7 +124,7 @@ class Gram:
         self.n_rows += len(a)
 
     def restricted(self, basis: Float[Tensor, "J O M"]) -> "Gram":
-        aa, ay, yy = self._sums()
+        aa, ay, yy = self.sums()
         made, heads = Gram(), basis.unbind(1)
         made._aa = sum((b.T @ aa @ b for b in heads), torch.zeros(()))
         columns = zip(heads, ay.unbind(1), strict=True)
@@ -134,7 +134,7 @@ class Gram:
         return made
 
     def spectrum(self) -> Spectrum:
-        aa, ay, yy = self._sums()
+        aa, ay, yy = self.sums()
         rms = _column_scales((aa.diagonal() / self.n_rows).sqrt())
         squares, v = torch.linalg.eigh(aa / (rms * rms[:, None]) / self.n_rows)
         eps = len(rms) * torch.finfo(rms.dtype).eps
@@ -144,7 +144,10 @@ class Gram:
         rest = (yy / self.n_rows - b.square().sum(0)).clamp(min=0.0)
         return Spectrum(s, v, b, rest, rms, self.n_rows, sqrt(eps))
 
-    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(
+        self,
+    ) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J O"], Float[Tensor, " O"]]:
+        """``A^T A``, ``A^T y`` and the squares of `y`."""
         if self._aa is None or self._ay is None or self._yy is None:
             raise ValueError("there are no rows to solve; no segment fits the data.")
         return self._aa, self._ay, self._yy

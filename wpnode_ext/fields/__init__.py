@@ -14,7 +14,9 @@ from .library import LibraryField
 from .linear import LinearField
 from .mlp import MLPField
 from .random_features import RandomFeatureField
+from .restricted import RestrictedField
 from .ring import RingField
+from .sparse import SparseField
 
 __all__ = [
     "AutonomousField",
@@ -27,7 +29,9 @@ __all__ = [
     "LinearField",
     "MLPField",
     "RandomFeatureField",
+    "RestrictedField",
     "RingField",
+    "SparseField",
     "as_field",
     "hit_and_run",
 ]

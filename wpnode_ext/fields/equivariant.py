@@ -1,15 +1,14 @@
 """Fields that commute with a group of linear maps by construction."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from scipy.sparse.csgraph import connected_components
-from torch import Tensor, nn
+from torch import Tensor
 
 from .library import LibraryField
 from .linear import LinearField, summed
 from .random_features import RandomFeatureField
+from .restricted import RestrictedField
 
 # Entries of a basis below this share of its largest are rounding.
 _ZERO = 1e-9
@@ -17,7 +16,7 @@ _ZERO = 1e-9
 _FEW = 8
 
 
-class EquivariantField(LinearField):
+class EquivariantField(RestrictedField):
     """``f(u) = base.features(u) @ (sum_m coefficients[m] basis[:, :, m])``.
 
     The basis spans the heads C of another linear field for which
@@ -33,23 +32,11 @@ class EquivariantField(LinearField):
         coefficients: ``[J, 1]``.
     """
 
-    basis: Tensor
-
     def __init__(self, base: LinearField, basis: Float[Tensor, "F D J"]) -> None:
-        super().__init__(0)
-        if base.sites != 1 or base.forcing_dim != 0:
-            raise ValueError(
-                "`base` must be a field of one site without forcing; got "
-                f"{base.sites} sites and {base.forcing_dim} inputs."
-            )
-        self.base, self.dim, self.sites = base, base.dim, base.dim
-        base.coefficients.requires_grad_(False)
-        dtype = base.coefficients.dtype
-        self.register_buffer("basis", basis.to(dtype))
-        self.coefficients = nn.Parameter(torch.zeros(basis.shape[2], 1, dtype=dtype))
+        super().__init__(base, basis.shape[2])
+        self.register_buffer("basis", basis.to(base.coefficients.dtype))
         self._terms = _terms(self.basis)
         self._blocks = [] if self._terms else _blocks(self.basis)
-        self._known: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def of(cls, base: LinearField, maps: Float[Tensor, "G D D"]) -> "EquivariantField":
@@ -62,23 +49,10 @@ class EquivariantField(LinearField):
         """
         return cls(base, equivariant_basis(base, maps))
 
-    def head(self) -> Float[Tensor, "F D"]:
-        """Coefficients of the base field."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return (self.basis @ self.coefficients)[..., 0]
-        # A product over the whole basis: worth keeping until the coefficients change.
-        if self._known is None or not torch.equal(self._known[0], self.coefficients):
-            value = (self.basis @ self.coefficients)[..., 0]
-            self._known = (self.coefficients.detach().clone(), value)
-        return self._known[1]
-
-    def features(
-        self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
-    ) -> Float[Tensor, "*batch D J"]:
-        return self._expand(self.base.features(u))
+    def _make_head(self) -> Float[Tensor, "F D"]:
+        return (self.basis @ self.coefficients)[..., 0]
 
     def _expand(self, phi: Float[Tensor, "*batch F"]) -> Float[Tensor, "*batch D J"]:
-        """Own features from those of the base."""
         if self._terms is None:
             values = phi.new_zeros(*phi.shape[:-1], *self.basis.shape[1:])
             for rows, columns, table in self._blocks:
@@ -96,9 +70,9 @@ class EquivariantField(LinearField):
         basis: Float[Tensor, "J K"],
         weights: Float[Tensor, " P"] | None = None,
     ) -> Float[Tensor, "*rest D K"]:
-        phi = summed(self.base.features(u), weights)
         if self.base.n_features > self.n_features:
-            return self._expand(phi) @ basis
+            return super().combined(u, basis, weights)
+        phi = summed(self.base.features(u), weights)
         table = self.basis @ basis
         return (phi @ table.flatten(1)).unflatten(-1, table.shape[1:])
 
@@ -114,34 +88,6 @@ class EquivariantField(LinearField):
             .div(self.dim)
             .sqrt()
         )
-
-    def at(
-        self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
-    ) -> Float[Tensor, "*batch D"]:
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return self.base.features(u) @ self.head()
-        self._tell_base()
-        return self.base.at(u)
-
-    def jacobian(
-        self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
-    ) -> Float[Tensor, "*batch D D"]:
-        self._tell_base()
-        return self.base.jacobian(u)
-
-    def value_and_jacobian(
-        self, u: Float[Tensor, "*batch D"]
-    ) -> tuple[Float[Tensor, "*batch D"], Float[Tensor, "*batch D D"]]:
-        self._tell_base()
-        return self.base.value_and_jacobian(u)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "EquivariantField":
-        self._known = None  # of another device or precision
-        return super()._apply(fn, recurse)
-
-    @torch.no_grad()
-    def _tell_base(self) -> None:
-        self.base.coefficients.copy_(self.head())
 
 
 def equivariant_basis(

@@ -67,13 +67,16 @@ class FieldConfig:
 class ClosedFormConfig:
     """Least squares for the head of a field, and what follows.
 
-    `ridge` None: chosen by forecasts of held-out data. Training by gradients heeds the
-    other two as well: `symmetry`: "shifts", "mirror" or "odd_mirror" of a ring, joined
-    by "+", or the signs of a reflection, "-,-,+"; `coordinates`: "fourier" or "pod",
-    fewer coordinates to learn in.
+    `ridge` None: chosen by forecasts of held-out data. `sparse`: of a polynomial
+    without symmetry only terms are learned that held-out segments ask for; None: where
+    it has more than a thousand coefficients and the data have noise. Training by
+    gradients heeds the rest as well: `symmetry`: "shifts", "mirror" or "odd_mirror" of
+    a ring, joined by "+", or the signs of a reflection, "-,-,+"; `coordinates`:
+    "fourier" or "pod", fewer coordinates to learn in.
     """
 
     ridge: float | None = None
+    sparse: bool | None = None
     symmetry: str = ""
     coordinates: str = ""
 

@@ -7,13 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..closed_form import fit_closed_form
+from ..closed_form import find_support, fit_closed_form
 from ..coordinates import Coordinates
 from ..data import Series
-from ..fields import Forcing, LinearField, RandomFeatureField, RingField
+from ..fields import (
+    Forcing,
+    LibraryField,
+    LinearField,
+    RandomFeatureField,
+    RingField,
+    SparseField,
+)
 from ..record import Record
 from ..scaling import StandardScaler
-from ..smoothing import NEGLIGIBLE_NOISE, first_states, refine
+from ..smoothing import NEGLIGIBLE_NOISE, first_states, is_wide, refine
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .members import draw_members
@@ -77,9 +84,12 @@ def solve_field(
         "ell": config.weak.ell,
         "q": config.weak.q,
     }
-    ridge, errors = config.closed_form.ridge, {}
     # A component that never changes has neither.
     noise = (first.sigma / scaled.v.std(0)).nan_to_num(0.0).max().item()
+    if _wants_support(field, first.states, noise, config.closed_form.sparse):
+        share = config.validation.fraction
+        field = _sparse(field, scaled, first.states, weak, share, say)
+    ridge, errors = config.closed_form.ridge, {}
     if ridge is None and noise > NEGLIGIBLE_NOISE and wants_forecasts(field):
         errors = _compare_ridges(field, scaled, first.states, config, maps)
         if errors:
@@ -179,6 +189,41 @@ def _draw(
     generator = torch.Generator().manual_seed(seed)
     matrices = None if maps is None else maps.matrices
     local.redraw(low, high, generator, maps=matrices)
+
+
+def _wants_support(
+    field: LinearField, states: Tensor, noise: float, asked: bool | None
+) -> bool:
+    """Whether a field is to be restricted to the terms the data ask for."""
+    fits = isinstance(field, LibraryField) and field.forcing_dim == 0
+    if asked and not fits:
+        raise ValueError(
+            "`closed_form.sparse` must go with field='library' without symmetry and "
+            f"inputs; the field is a {type(field).__name__}."
+        )
+    if asked is None:
+        return fits and noise > NEGLIGIBLE_NOISE and is_wide(field, states)
+    return asked
+
+
+def _sparse(
+    field: LinearField,
+    series: Series,
+    states: Tensor,
+    weak: dict[str, Any],
+    share: float,
+    say: Callable[[str], None],
+) -> LinearField:
+    """The field with few of its terms; whole where the record is too short to tell."""
+    try:
+        support = find_support(field, series, states=states, fraction=share, **weak)
+    except ValueError as error:
+        say(f"all terms are kept: {error}")
+        return field
+    if not support.any():
+        return field
+    say(f"{int(support.sum())} of {support.numel()} coefficients are needed")
+    return SparseField(field, support)
 
 
 def _compare_ridges(

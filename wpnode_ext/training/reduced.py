@@ -10,7 +10,13 @@ from .._arrays import as_float64
 from .._typing import Array
 from ..coordinates import Coordinates
 from ..data import Series
-from ..fields import EquivariantField, LibraryField, LinearField, RandomFeatureField
+from ..fields import (
+    EquivariantField,
+    LibraryField,
+    LinearField,
+    RandomFeatureField,
+    RestrictedField,
+)
 from ..scaling import LinearScaler, Per, Scaler, make_scaler, scaler_from_state_dict
 from ..smoothing import is_wide
 from ..symmetry import Symmetry
@@ -180,7 +186,7 @@ def wants_forecasts(field: LinearField) -> bool:
     Where sites share coefficients these are few for the data, and the score can tell;
     not for random features under a symmetry of few maps.
     """
-    if isinstance(field, EquivariantField):
+    if isinstance(field, RestrictedField):
         return isinstance(field.base, RandomFeatureField)
     return field.sites == 1
 
