@@ -35,7 +35,7 @@ def support_of_lorenz63() -> torch.Tensor:
     return support
 
 
-def settings(sparse: bool | None) -> TrainConfig:
+def settings(sparse: bool) -> TrainConfig:
     return TrainConfig(closed_form=ClosedFormConfig(sparse=sparse))
 
 
@@ -140,16 +140,10 @@ class TestFit:
                 row = model.field_.base.exponents.index(exponents)
                 assert not (absent[row, d] and name in line)
 
-    def test_only_large_polynomials_are_thinned_unasked(self, monkeypatch) -> None:
+    def test_all_terms_are_kept_unasked(self) -> None:
         _, noisy, _ = noisy_lorenz63(1500, 0.02)
         options = {"field": "library", "refine": False, "p": 8, "ell": 50, "q": 2}
         assert not isinstance(WPNODE(**options).fit(noisy, DT).field_, SparseField)
-        monkeypatch.setattr(
-            "wpnode_ext.training.direct.is_wide", lambda field, states: True
-        )
-        assert isinstance(WPNODE(**options).fit(noisy, DT).field_, SparseField)
-        dense = WPNODE(config=settings(False), **options).fit(noisy, DT)
-        assert not isinstance(dense.field_, SparseField)
 
     def test_other_fields_cannot_be_thinned(self) -> None:
         _, noisy, _ = noisy_lorenz63(600, 0.02)

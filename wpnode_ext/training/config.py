@@ -68,15 +68,14 @@ class ClosedFormConfig:
     """Least squares for the head of a field, and what follows.
 
     `ridge` None: chosen by forecasts of held-out data. `sparse`: of a polynomial
-    without symmetry only terms are learned that held-out segments ask for; None: where
-    it has more than a thousand coefficients and the data have noise. Training by
+    without symmetry only terms are learned that held-out segments ask for. Training by
     gradients heeds the rest as well: `symmetry`: "shifts", "mirror" or "odd_mirror" of
     a ring, joined by "+", or the signs of a reflection, "-,-,+"; `coordinates`:
     "fourier" or "pod", fewer coordinates to learn in.
     """
 
     ridge: float | None = None
-    sparse: bool | None = None
+    sparse: bool = False
     symmetry: str = ""
     coordinates: str = ""
 

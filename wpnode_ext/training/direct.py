@@ -20,7 +20,7 @@ from ..fields import (
 )
 from ..record import Record
 from ..scaling import StandardScaler
-from ..smoothing import NEGLIGIBLE_NOISE, first_states, is_wide, refine
+from ..smoothing import NEGLIGIBLE_NOISE, first_states, refine
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .members import draw_members
@@ -84,12 +84,12 @@ def solve_field(
         "ell": config.weak.ell,
         "q": config.weak.q,
     }
-    # A component that never changes has neither.
-    noise = (first.sigma / scaled.v.std(0)).nan_to_num(0.0).max().item()
-    if _wants_support(field, first.states, noise, config.closed_form.sparse):
+    if config.closed_form.sparse:
         share = config.validation.fraction
         field = _sparse(field, scaled, first.states, weak, share, say)
     ridge, errors = config.closed_form.ridge, {}
+    # A component that never changes has neither.
+    noise = (first.sigma / scaled.v.std(0)).nan_to_num(0.0).max().item()
     if ridge is None and noise > NEGLIGIBLE_NOISE and wants_forecasts(field):
         errors = _compare_ridges(field, scaled, first.states, config, maps)
         if errors:
@@ -191,21 +191,6 @@ def _draw(
     local.redraw(low, high, generator, maps=matrices)
 
 
-def _wants_support(
-    field: LinearField, states: Tensor, noise: float, asked: bool | None
-) -> bool:
-    """Whether a field is to be restricted to the terms the data ask for."""
-    fits = isinstance(field, LibraryField) and field.forcing_dim == 0
-    if asked and not fits:
-        raise ValueError(
-            "`closed_form.sparse` must go with field='library' without symmetry and "
-            f"inputs; the field is a {type(field).__name__}."
-        )
-    if asked is None:
-        return fits and noise > NEGLIGIBLE_NOISE and is_wide(field, states)
-    return asked
-
-
 def _sparse(
     field: LinearField,
     series: Series,
@@ -215,6 +200,11 @@ def _sparse(
     say: Callable[[str], None],
 ) -> LinearField:
     """The field with few of its terms; whole where the record is too short to tell."""
+    if not isinstance(field, LibraryField) or field.forcing_dim:
+        raise ValueError(
+            "`closed_form.sparse` must go with field='library' without symmetry and "
+            f"inputs; the field is a {type(field).__name__}."
+        )
     try:
         support = find_support(field, series, states=states, fraction=share, **weak)
     except ValueError as error:
