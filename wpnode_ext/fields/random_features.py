@@ -224,19 +224,19 @@ class RandomFeatureField(LinearField):
     ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
         """Of one layer, in place: most of the time of a smoother is spent here.
 
-        ``tanh(x) = 2 s - 1``, with the slope ``4 s - 4 s^2``, for ``s = sigmoid(2 x)``.
+        ``tanh(x) = 2 s - 1``, with the slope ``4 (s - s^2)``, for ``s = sigmoid(2 x)``.
         """
         (w, b), head = self.layers()[0], self.coefficients
-        outputs = head.shape[1]
         straight, top = head[1 : 1 + self.dim], head[1 + self._inputs :]
-        pairs = (top[:, :, None] * w[:, None, : self.dim]).flatten(1)
-        s = nn.functional.linear(u, 2 * w, 2 * b).sigmoid_()
-        both = s @ torch.cat([2 * top, 4 * pairs], 1)
-        bent = s.square_() @ pairs
-        value = nn.functional.linear(u, straight.T, head[0] - top.sum(0))
-        slope = torch.sub(both[..., outputs:], bent, alpha=4)
-        shaped = slope.unflatten(-1, (outputs, self.dim))
-        return value + both[..., :outputs], straight.T + shaped
+        pairs = (4 * top[:, :, None] * w[:, None, : self.dim]).flatten(1)
+        rows = u.reshape(-1, self.dim)
+        # Units along the first axis: products with few outputs are faster so.
+        s = torch.addmm(2 * b[:, None], 2 * w, rows.T).sigmoid_()
+        value = nn.functional.linear(rows, straight.T, head[0] - top.sum(0))
+        value = value + (2 * top.T @ s).T
+        slope = (pairs.T @ s.addcmul_(s, s, value=-1)).T
+        shape = (*u.shape[:-1], head.shape[1])
+        return value.reshape(shape), straight.T + slope.reshape(*shape, self.dim)
 
     def _slope(self, hidden: list[Tensor]) -> Float[Tensor, "*batch O D"]:
         head = self.coefficients
