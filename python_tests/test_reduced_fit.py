@@ -15,7 +15,13 @@ from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
 from wpnode_ext.symmetry import Symmetry
 from wpnode_ext.systems import KuramotoSivashinsky
 from wpnode_ext.training import TrainConfig
-from wpnode_ext.training.config import FieldConfig, WeakForm
+from wpnode_ext.training.config import (
+    ClosedFormConfig,
+    FieldConfig,
+    WeakForm,
+    resolve,
+)
+from wpnode_ext.training.direct import solve_field
 from wpnode_ext.training.reduced import make_state_scaler, reduced_scaler, restricted
 
 SITES, DT, SIGMA = 32, 0.25, 0.04
@@ -170,6 +176,44 @@ def test_some_maps_of_a_group_are_left_to_the_data(field, scaler) -> None:
         found[0 if part is None else len(part)] = rms(torch.stack(moved)) / rms(f)
     assert found[3] < 0.5 * found[0] and found[0] > 0.25
     assert found[8] < 1e-9
+
+
+def test_fast_waves_without_noise_are_not_taken_for_noise() -> None:
+    clean = KuramotoSivashinsky(n_points=SITES).simulate(2000, DT, seed=3)
+    config = TrainConfig(
+        method="closed_form",
+        weak=WeakForm(p=16, ell=60, q=2),
+        closed_form=ClosedFormConfig(coordinates="fourier"),
+    )
+    found = solve_field(
+        make_series(clean, dt=DT),
+        lambda _, state: LibraryField(state[0], 2, dtype=torch.float64),
+        resolve(config),
+    )
+    # Local polynomials miss their curvature; differences of the data show no noise.
+    assert found.fit.accumulate == "qr" and not found.ridge_errors
+    assert found.refinement is not None and not found.refinement.history
+    assert found.complaint == ""
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_coordinates_that_hardly_move_the_data_need_not_be_explained(mixed) -> None:
+    t = 0.05 * torch.arange(1500, dtype=torch.float64)
+    large = torch.stack([t.sin(), t.cos()], 1)
+    # Three frequencies in one variable: no linear field of the three follows it.
+    small = 1e-3 * sum((k * t).sin() for k in (1.7, 2.9, 4.1))
+    states = torch.cat([large, small[:, None]], 1)
+    turn = torch.linalg.qr(torch.ones(3, 3).double() + torch.eye(3).double()).Q
+    config = TrainConfig(method="closed_form", weak=WeakForm(p=4, ell=30, q=2))
+    found = solve_field(
+        make_series(states @ turn.T if mixed else states, dt=0.05),
+        lambda _, state: LibraryField(state[0], 1, dtype=torch.float64),
+        resolve(config),
+        coordinates=turn if mixed else None,
+    )
+    assert found.fit.relative.max() > 0.3
+    assert (found.complaint == "") == mixed
+    assert (found.unexplained < 0.05) == mixed
 
 
 def test_a_symmetry_is_scaled_by_samples_that_are_whole() -> None:

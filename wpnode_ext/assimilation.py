@@ -10,7 +10,7 @@ from torch import Tensor
 from ._typing import Array
 from .data import Data, Series, as_series
 from .forecaster import Forecaster
-from .smoothing import first_states, noise_of, smooth_states
+from .smoothing import first_states, smooth_states
 from .smoothing.likely_states import likely_states
 from .training.reduced import scaled_series
 from .training.states_file import RefinedStates
@@ -40,19 +40,18 @@ class Assimilator(Forecaster):
         """
         series = self._scaled(as_series(v, dt=dt, t=t, mask=mask))
         first = first_states(series)
-        sigma = noise_of(series, first.sigma, None)
         found = smooth_states(
             deepcopy(self.field_).cpu(),
             series,
-            sigma=sigma,
-            process_noise=self._error(sigma),
+            sigma=first.sigma,
+            process_noise=self._error(first.sigma),
             start=first.states,
         )
         assert found.std is not None
         return RefinedStates(
             self.scaler_.inverse(found.states),
             self.scaler_.spread(found.std),
-            self.scaler_.spread(sigma),
+            self.scaler_.spread(first.sigma),
             [],
         )
 
@@ -86,13 +85,12 @@ class Assimilator(Forecaster):
         places = torch.as_tensor(at, dtype=torch.int64).reshape(-1)
         places = torch.where(places < 0, places + series.n_samples, places)
         first = first_states(series)
-        sigma = noise_of(series, first.sigma, None)
         found = likely_states(
             [deepcopy(member).cpu() for member in self.members_],
             series,
             places,
-            sigma=sigma,
-            process_noise=self._error(sigma),
+            sigma=first.sigma,
+            process_noise=self._error(first.sigma),
             start=first.states,
             seed=seed,
         )

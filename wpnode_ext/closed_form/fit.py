@@ -14,7 +14,14 @@ from ..record import Record
 from ..symmetry import Symmetry
 from .blocks import BLOCK, Features, weak_blocks
 from .rows import Gram, Rows, Spectrum, Triangle
-from .solve import Ridge, RidgeChoice, choose_ridge, residuals, ridge_solution
+from .solve import (
+    Ridge,
+    RidgeChoice,
+    choose_ridge,
+    residuals,
+    ridge_solution,
+    target_size,
+)
 
 Accumulate = Literal["auto", "qr", "gram"]
 # Multiplications up to which rows are taken in by QR: some ten seconds on one core.
@@ -44,6 +51,11 @@ class ClosedFormFit:
     relative: Float[Tensor, " O"]
     accumulate: str
     spectrum: Spectrum
+
+    @property
+    def size(self) -> Float[Tensor, " O"]:
+        """Root mean square of the left-hand side, ``[O]``."""
+        return target_size(self.spectrum)
 
     def with_ridge(self, ridge: float) -> Float[Tensor, "J O"]:
         """The coefficients another ridge gives, without another pass over the data."""

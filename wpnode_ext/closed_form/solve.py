@@ -95,8 +95,13 @@ def residuals(
     """Root mean square of ``A c - y``, and the same over that of `y`."""
     lost = (1 - _shrinkage(spectrum, ridge))[:, None] * spectrum.b
     error = spectrum.rest + lost.square().sum(0)
-    size = spectrum.rest + spectrum.b.square().sum(0)
-    return error.sqrt(), (error / torch.where(size > 0, size, 1.0)).sqrt()
+    size = target_size(spectrum)
+    return error.sqrt(), error.sqrt() / torch.where(size > 0, size, 1.0)
+
+
+def target_size(spectrum: Spectrum) -> Float[Tensor, " O"]:
+    """Root mean square of `y`."""
+    return (spectrum.rest + spectrum.b.square().sum(0)).sqrt()
 
 
 def _shrinkage(spectrum: Spectrum, ridge: float) -> Float[Tensor, " J"]:

@@ -1,15 +1,19 @@
 """Noisy series and a model that is almost right: the states between the two."""
 
 from .held_out import Watch, hide_values
-from .local_polynomial import LocalFit, first_states, local_polynomial, noise_of
+from .local_polynomial import (
+    LocalFit,
+    first_states,
+    is_negligible,
+    local_polynomial,
+)
 from .projected import ProjectedStep, projected_step
-from .refine import NEGLIGIBLE_NOISE, Refinement, refine
+from .refine import Refinement, refine
 from .rounds import Round, is_wide
 from .smoother import SmoothedStates, smooth_states
 from .wide import WideStep, wide_step
 
 __all__ = [
-    "NEGLIGIBLE_NOISE",
     "LocalFit",
     "ProjectedStep",
     "Refinement",
@@ -19,9 +23,9 @@ __all__ = [
     "WideStep",
     "first_states",
     "hide_values",
+    "is_negligible",
     "is_wide",
     "local_polynomial",
-    "noise_of",
     "projected_step",
     "refine",
     "smooth_states",

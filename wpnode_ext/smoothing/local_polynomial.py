@@ -17,6 +17,9 @@ WIDTHS = (7, 9, 13, 17, 25, 35, 51)
 RIDGE = 1e-12
 # Numbers the design matrices of a slice of samples may hold.
 SLICE = 1 << 22
+# Noise below this share of a component's size leaves nothing to refine, and cannot be
+# told from the curvature of fast components between samples.
+NEGLIGIBLE_NOISE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class LocalFit:
 
     Attributes:
         states: ``[N, *state]``, float64; values at missing samples too.
-        sigma: noise per component from what the fit leaves over, ``[*state]``.
+        sigma: noise per component, ``[*state]``: what the fit leaves over, which may be
+            curvature as well; of :func:`first_states` the noise alone.
         width: samples of a window, the widest of all components.
     """
 
@@ -85,16 +89,22 @@ def first_states(series: Series, sigma: Array | float | None = None) -> LocalFit
         sigma: noise per component; estimated by default.
     """
     fit = local_polynomial(series)
-    noise = noise_of(series, fit.sigma, sigma)
+    noise = _noise(series, fit.sigma, sigma)
     share = (noise / fit.sigma.clamp(min=torch.finfo(torch.float64).tiny)).square()
     v = series.v.double()
     states = v + share.clamp(max=1.0) * (fit.states - v)
     if series.mask is not None:
         states = torch.where(series.mask, fit.states, states)
-    return LocalFit(states, fit.sigma, fit.width)
+    return LocalFit(states, noise, fit.width)
 
 
-def noise_of(
+def is_negligible(noise: Float[Tensor, "..."], series: Series) -> bool:
+    """Whether no component has noise worth removing."""
+    size = series.v.double().reshape(series.n_samples, -1).std(0)
+    return bool((noise.flatten() <= NEGLIGIBLE_NOISE * size).all())
+
+
+def _noise(
     series: Series, fallback: Tensor, given: Array | float | None
 ) -> Float[Tensor, "..."]:
     """Noise per component: given, from differences, or from what a local fit leaves."""

@@ -21,7 +21,7 @@ from ..data import Series, as_series
 from ..fields.linear import LinearField
 from .gauss_newton import StepFailed
 from .held_out import Watch, hide_values, spread_stretches
-from .local_polynomial import first_states, noise_of
+from .local_polynomial import NEGLIGIBLE_NOISE, first_states, is_negligible
 from .projected import ProjectedStep
 from .rounds import TOLERANCE, Fit, Round, Rounds, is_wide, record
 from .smoother import smooth_states
@@ -35,9 +35,6 @@ PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
 # The less process noise, the more products conjugate gradients take.
 WIDE_SCHEDULE = (0.1, *[0.03] * 6)
 FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
-# Noise below this share of a component's size leaves nothing to refine, and cannot be
-# told from the curvature of fast components between samples.
-NEGLIGIBLE_NOISE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -131,8 +128,7 @@ def refine(
             f"`update` must be 'auto', 'projected' or 'fit'; got {update!r}."
         )
     start = first_states(series, sigma)
-    noise = noise_of(series, start.sigma, sigma)
-    field = fit(start.states)
+    noise, field = start.sigma, fit(start.states)
     projected = update != "fit" and isinstance(field, LinearField)
     projected = projected and getattr(field, "forcing_dim", 0) == 0
     if update == "projected" and not projected:
@@ -153,7 +149,7 @@ def refine(
     least = torch.maximum(noise, NEGLIGIBLE_NOISE * unit)
     options = {"sigma": least, "substeps": substeps}
     options |= {"window": window, "overlap": overlap}
-    if (noise.flatten() <= NEGLIGIBLE_NOISE * size).all():
+    if is_negligible(noise, series):
         states, std = series.v.double(), noise.expand(series.v.shape).clone()
         if series.mask is not None:
             # What is missing is what the field says.

@@ -20,7 +20,7 @@ from ..fields import (
 )
 from ..record import Record
 from ..scaling import StandardScaler
-from ..smoothing import NEGLIGIBLE_NOISE, first_states, refine
+from ..smoothing import first_states, is_negligible, refine
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .members import draw_members
@@ -88,16 +88,15 @@ def solve_field(
         share = config.validation.fraction
         field = _sparse(field, scaled, first.states, weak, share, say)
     ridge, errors = config.closed_form.ridge, {}
-    # A component that never changes has neither.
-    noise = (first.sigma / scaled.v.std(0)).nan_to_num(0.0).max().item()
-    if ridge is None and noise > NEGLIGIBLE_NOISE and wants_forecasts(field):
+    clean = is_negligible(first.sigma, scaled)
+    if ridge is None and not clean and wants_forecasts(field):
         errors = _compare_ridges(field, scaled, first.states, config, maps)
         if errors:
             # Of equals the largest: forecasts that all fail tell nothing.
             ridge = max(errors, key=lambda value: (-errors[value], value))
             say(f"ridge {ridge:g}: forecasts held-out data best")
     taken = "gcv" if ridge is None else ridge
-    if noise <= NEGLIGIBLE_NOISE:
+    if clean:
         # Nothing but rounding limits the fit: all digits count.
         weak["accumulate"] = "qr"
     start = fit_closed_form(

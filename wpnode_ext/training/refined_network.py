@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..data import Series
 from ..scaling import Scaler
-from ..smoothing import NEGLIGIBLE_NOISE, first_states, noise_of, smooth_states
+from ..smoothing import first_states, is_negligible, smooth_states
 from ..symmetry import Symmetry
 from .joint import JointResult, train_jointly, without
 from .loop import Row
@@ -43,7 +43,7 @@ def refine_network(
         That the network as a whole may be wrong is not in them; an ensemble tells.
     """
     scaled, noise = _scaled(series, scaler)
-    if _negligible(scaled, noise):
+    if is_negligible(noise, scaled):
         say("refinement: the data have no noise to remove")
         std = scaler.spread(noise.expand(scaled.v.shape).clone())
         return RefinedStates(series.v.double(), std, scaler.spread(noise), [])
@@ -81,18 +81,13 @@ def refine_member(
 ) -> None:
     """The same for a member of an ensemble, whose states nobody asks for."""
     scaled, noise = _scaled(series, scaler)
-    if not _negligible(scaled, noise):
+    if not is_negligible(noise, scaled):
         train_jointly(field, scaled, noise, p=p, symmetry=symmetry, seed=seed)
 
 
 def _scaled(series: Series, scaler: Scaler) -> tuple[Series, Float[Tensor, "..."]]:
     scaled = scaled_series(series, scaler, None)
-    return scaled, noise_of(scaled, first_states(scaled).sigma, None)
-
-
-def _negligible(scaled: Series, noise: Tensor) -> bool:
-    size = scaled.v.reshape(scaled.n_samples, -1).std(0)
-    return bool((noise.flatten() <= NEGLIGIBLE_NOISE * size).all())
+    return scaled, first_states(scaled).sigma
 
 
 def _smoothed(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from ..closed_form import ClosedFormFit
 from ..fields import Forcing, LinearField
 from ..scaling import Scaler
@@ -11,7 +13,7 @@ from .states_file import RefinedStates
 
 # A field does not explain the data if its mean square error at held-out values is above
 # both so many variances of the noise and this share of the signal's; without noise, if
-# its relative weak residual is above the last one.
+# its relative weak residual, in the units of the data, is above the last one.
 LARGEST_ERROR, LEAST_SHARE, LARGEST_RESIDUAL = 2.0, 1e-3, 0.3
 
 
@@ -55,10 +57,22 @@ class Solved:
             share = missed * (found.sigma.square() / size)[size > 0].mean().item()
             if not (missed < LARGEST_ERROR or share < LEAST_SHARE):
                 return f"held-out values were missed by {missed:.3g} variances"
-        left = self.fit.relative.max().item()
+        left = self.unexplained
         if not rows and not left < LARGEST_RESIDUAL:
             return f"{100 * left:.2g} % of the time derivative is not explained"
         return ""
+
+    @property
+    def unexplained(self) -> float:
+        """The largest share of a time derivative that the first solve leaves over.
+
+        Of an entry of the data: coordinates that hardly move it are hard to explain,
+        driven as they are by those that were left out, and matter as little.
+        """
+        left, size = self.fit.residual, self.fit.size
+        if len(left) == self.field.dim:
+            left, size = self.scaler.spread(left), self.scaler.spread(size)
+        return (left / torch.where(size > 0, size, 1.0)).max().item()
 
     def refined_states(self) -> RefinedStates:
         """What the refinement found, in the units of the data."""
@@ -85,7 +99,7 @@ class Solved:
             for number, row in enumerate(rows)
         ]
         best = 0 if self.refinement is None else self.refinement.best
-        score = self.fit.relative.max().item()
+        score = self.unexplained
         if self.refinement is not None and rows:
             score = self.refinement.judged.held_out
         reason = "closed form" if self.refinement is None else self.refinement.reason
