@@ -66,7 +66,7 @@ def test_derivatives_by_state_and_head() -> None:
     torch.testing.assert_close(end, step(u, zero, zero + 0.2))
     torch.testing.assert_close(slope, torch.func.vmap(torch.func.jacrev(one))(u))
     basis = torch.eye(field.n_features, dtype=torch.float64)
-    _, move = step.sensitivity(u, zero + 0.2, basis)
+    move = step.sensitivity(u, zero + 0.2, basis)
     head = field.coefficients.detach().clone()
     change = torch.randn(head.shape, generator=torch.Generator().manual_seed(2))
     ends = []

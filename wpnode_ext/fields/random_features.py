@@ -197,6 +197,8 @@ class RandomFeatureField(LinearField):
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch O"]:
         z = u if x is None else torch.cat([u, x], dim=-1)
+        if self.depth == 1 and not torch.is_grad_enabled():
+            return self._shallow_value(z, self._sigmoids(z))
         return self._value(z, self._hidden(z))
 
     def value_and_jacobian(
@@ -219,24 +221,37 @@ class RandomFeatureField(LinearField):
             value = value + h @ part
         return value
 
+    def _sigmoids(self, z: Float[Tensor, "*batch I"]) -> Float[Tensor, "R M"]:
+        """``sigmoid(2 x)`` of the inputs x of one layer; ``tanh(x)`` is twice it - 1.
+
+        Units along the first axis: products with few outputs are faster so.
+        """
+        w, b = self.layers()[0]
+        rows = z.reshape(-1, self._inputs)
+        return torch.addmm(2 * b[:, None], 2 * w, rows.T).sigmoid_()
+
+    def _shallow_value(
+        self, z: Float[Tensor, "*batch I"], s: Float[Tensor, "R M"]
+    ) -> Float[Tensor, "*batch O"]:
+        head = self.coefficients
+        straight, top = head[1 : 1 + self._inputs], head[1 + self._inputs :]
+        bent = (2 * top.T @ s).T.reshape(*z.shape[:-1], -1)
+        return nn.functional.linear(z, straight.T, head[0] - top.sum(0)) + bent
+
     def _shallow(
         self, u: Float[Tensor, "*batch D"]
     ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
         """Of one layer, in place: most of the time of a smoother is spent here.
 
-        ``tanh(x) = 2 s - 1``, with the slope ``4 (s - s^2)``, for ``s = sigmoid(2 x)``.
+        The slope of ``tanh(x)`` is ``4 (s - s^2)`` for ``s = sigmoid(2 x)``.
         """
-        (w, b), head = self.layers()[0], self.coefficients
+        w, head = self.layers()[0][0], self.coefficients
         straight, top = head[1 : 1 + self.dim], head[1 + self._inputs :]
         pairs = (4 * top[:, :, None] * w[:, None, : self.dim]).flatten(1)
-        rows = u.reshape(-1, self.dim)
-        # Units along the first axis: products with few outputs are faster so.
-        s = torch.addmm(2 * b[:, None], 2 * w, rows.T).sigmoid_()
-        value = nn.functional.linear(rows, straight.T, head[0] - top.sum(0))
-        value = value + (2 * top.T @ s).T
+        s = self._sigmoids(u)
+        value = self._shallow_value(u, s)
         slope = (pairs.T @ s.addcmul_(s, s, value=-1)).T
-        shape = (*u.shape[:-1], head.shape[1])
-        return value.reshape(shape), straight.T + slope.reshape(*shape, self.dim)
+        return value, straight.T + slope.reshape(*value.shape, self.dim)
 
     def _slope(self, hidden: list[Tensor]) -> Float[Tensor, "*batch O D"]:
         head = self.coefficients

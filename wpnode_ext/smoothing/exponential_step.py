@@ -67,18 +67,16 @@ class ExponentialStep:
         u: Float[Tensor, "M D"],
         h: Float[Tensor, " M"],
         basis: Float[Tensor, "J K"],
-    ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D O K"]]:
-        """``Psi(u)`` and its derivative by the head, in a basis of its features."""
+    ) -> Float[Tensor, "M D O K"]:
+        """Derivative of ``Psi(u)`` by the head, in a basis of its features."""
         outputs, size = self._field.coefficients.shape[1], basis.shape[1]
-        states, moves = [], []
+        moves = []
         for part in self._slices(u):
             zero = torch.zeros(*part.shape, outputs * size, dtype=u.dtype)
-            end, move = self._tangent(part, zero, basis)
-            states.append(end)
-            moves.append(move)
-        end, move = torch.cat(states), torch.cat(moves)
+            moves.append(self._tangent(part, zero, basis)[1])
+        move = torch.cat(moves)
         move[h == 0] = 0.0
-        return self._kept(u, end, h), move.unflatten(-1, (outputs, size))
+        return move.unflatten(-1, (outputs, size))
 
     def flow(self) -> Float[Tensor, "D D"]:
         """``dPsi/du`` of the part of the field that :meth:`push` follows exactly."""
@@ -135,7 +133,8 @@ class ExponentialStep:
     def _rest_tangent(
         self, u: Tensor, s: Tensor, basis: Tensor | None
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D Q"]]:
-        slope = (self._field.jacobian(u) - self._linear) @ s
+        value, jacobian = self._field.value_and_jacobian(u)
+        slope = (jacobian - self._linear) @ s
         if basis is not None:
             outputs = self._field.coefficients.shape[1]
             phi = self._field.combined(u, basis)
@@ -143,7 +142,7 @@ class ExponentialStep:
             # Coefficient (j, o) moves entry (site, o) by feature j of that site.
             own = slope.unflatten(2, (outputs, -1)).unflatten(1, (-1, outputs))
             own.diagonal(dim1=2, dim2=3).add_(phi[..., None])
-        return self._field(0.0, u) - u @ self._linear.T, slope
+        return value - u @ self._linear.T, slope
 
 
 def make_step(

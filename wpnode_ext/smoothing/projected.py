@@ -167,17 +167,16 @@ def _answers(
         in the last column, times the right-hand side; the mixed block; derivatives of
         the steps by the unknowns and, in the last column, what the steps miss.
     """
-    diagonal, lower, rhs = part.equations(x)
+    jump, slope = part.linearise(x)
+    diagonal, lower, rhs = part.assemble(x, jump, slope)
     diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
-    ahead, move = _moves(field, directions, part, x)
-    move = move * own[..., None]
+    move = _moves(field, directions, part, x, x[1:] - jump) * own[..., None]
     # Mixed derivatives: a state meets the unknowns as the end and as the start of
     # an interval; `lower` is -link dPsi/du.
     mixed = torch.zeros(*x.shape, move.shape[-1], dtype=x.dtype)
     mixed[1:] -= part.link[..., None] * move
     mixed[:-1] -= lower.mT @ move
     answers = factor(diagonal, lower).solve(torch.cat([mixed, rhs[..., None]], -1))
-    jump = x[1:] - ahead
     return answers, mixed, torch.cat([move, jump[..., None]], -1)
 
 
@@ -186,27 +185,25 @@ def _moves(
     directions: Directions,
     part: Problem,
     x: Float[Tensor, "L B D"],
-) -> tuple[Float[Tensor, "m B D"], Float[Tensor, "m B D P"]]:
-    """``Psi(x)`` and its derivative by the unknowns, output by output.
+    ahead: Float[Tensor, "m B D"],
+) -> Float[Tensor, "m B D P"]:
+    """Derivative of ``Psi(x) = ahead`` by the unknowns, output by output.
 
     ``dPsi/dz = h (1 + h J / 2) features``, features by Simpson's rule: third order
     in h, which costs a Gauss-Newton step nothing.
     """
     d, sites = x.shape[-1], field.sites
-    u, t, h = part.before(x)
+    u, _, h = part.before(x)
+    shape = (*x[1:].shape, directions.n_unknowns)
     if isinstance(part.step, ExponentialStep):
-        end, move = part.step.sensitivity(u, h, directions.basis)
+        move = part.step.sensitivity(u, h, directions.basis)
         move = (move / part.scale[:, None, None]) * directions.sizes[:, None]
-        return (end / part.scale).reshape(x[1:].shape), move.reshape(
-            *x[1:].shape, directions.n_unknowns
-        )
-    end = part.step(u, t, h)
+        return move.reshape(shape)
+    end = (ahead * part.scale).reshape(u.shape)
     middle = (u + end) / 2
     mean = directions.mean_features(field, [u, middle, end], [1 / 6, 2 / 3, 1 / 6])
     mean *= h[:, None, None]
     grown = torch.eye(d, dtype=x.dtype) + h[:, None, None] / 2 * field.jacobian(middle)
     grown = (grown / part.scale[:, None]).reshape(len(u), d, sites, -1)
     grown = (grown * directions.sizes).permute(0, 3, 1, 2)
-    move = (grown @ mean[:, None]).transpose(1, 2)
-    shape = (*x[1:].shape, move.shape[2] * move.shape[3])
-    return (end / part.scale).reshape(x[1:].shape), move.reshape(shape)
+    return (grown @ mean[:, None]).transpose(1, 2).reshape(shape)
