@@ -146,8 +146,7 @@ def write_text(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def commit() -> str:
-    """Short name of the version of the code."""
+def _commit() -> str:
     try:
         return subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"],
@@ -158,6 +157,15 @@ def commit() -> str:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+# Read once: what runs is the code of now, whatever is committed while it does.
+_COMMIT = _commit()
+
+
+def commit() -> str:
+    """Short name of the version of the code."""
+    return _COMMIT
 
 
 def provenance(device: torch.device, commits: Iterable[str] = ()) -> str:
