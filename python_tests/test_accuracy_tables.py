@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 
 from wpnode_ext.baselines.comparison import write_rows
+from wpnode_ext.baselines.protocol import Protocol
+from wpnode_ext.baselines.protocol_file import agree
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy"
 
@@ -28,12 +30,15 @@ def script(monkeypatch):
     return read
 
 
-def test_every_row_of_the_paper_is_printed(script, tmp_path, monkeypatch) -> None:
+def test_every_row_of_the_paper_is_printed(script, tmp_path) -> None:
     compare = script("compare.py")
-    monkeypatch.setattr(compare, "HERE", tmp_path)
     row = {"method": "strong", "noise": 0.0, "draw": 0, "vpt": 11.0, "censored": 2}
-    write_rows(tmp_path / "compare_kuramoto_sivashinsky" / "runs.csv", [row])
-    text = compare.table("kuramoto_sivashinsky", None, None)
+    write_rows(tmp_path / "runs.csv", [row])
+    options = {"strong": {"epochs": 7}}
+    protocol = Protocol(system="kuramoto_sivashinsky", samples=50, options=options)
+    agree(tmp_path, protocol, ["strong"])
+    text = compare.table(tmp_path)
+    assert "50 samples (the paper: 100000)" in text and "strong.epochs=7" in text
     assert "| strong | >= 11.00 (1) |" in text
     for label in compare.PAPER["kuramoto_sivashinsky"]:
         assert f"| {label}, paper |" in text

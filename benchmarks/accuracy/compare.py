@@ -2,15 +2,16 @@
 
     wpnode compare lorenz63 --methods deepskip,rafda --noise 0,0.01,0.05,0.1,0.2 \
         --draws 3 --substeps 1 -o benchmarks/accuracy/compare_lorenz63
-    python benchmarks/accuracy/compare.py lorenz63
+    python benchmarks/accuracy/compare.py benchmarks/accuracy/compare_lorenz63
 
 The command makes the runs, which can be stopped and continued at any time; this script
-puts what ``compare_<system>/runs.csv`` holds into ``compare_<system>/paper.md``. Rows
-of the paper's own methods come from ``results/<system>.csv``, which were measured on
-the same data and starts. The stored rows were judged with one step of rk4 a sample.
+puts what ``runs.csv`` of a folder holds into its ``paper.md``. Methods that are not
+there are taken from ``results/<system>.csv``, where they were measured on the same data
+and starts. The stored rows were judged with one step of rk4 a sample.
 """
 
 import argparse
+import json
 import math
 import sys
 from pathlib import Path
@@ -70,30 +71,40 @@ def stored_rows(system: str, measured: set[str]) -> list[Row]:
     ]
 
 
-def table(system: str, since: str | None, samples: int | None) -> str:
+def table(folder: Path, note: str = "") -> str:
     """Markdown: ours above the paper's, then the costs."""
-    own = read_rows(HERE / f"compare_{system}" / "runs.csv")
-    other = stored_rows(system, {row["method"] for row in own})
+    protocol = json.loads((folder / "protocol.json").read_text(encoding="utf-8"))
+    system, samples = protocol["system"], protocol["samples"]
+    own, other = read_rows(folder / "runs.csv"), []
+    if samples == preset(system).n_samples:
+        other = stored_rows(system, {row["method"] for row in own})
     rows = summary([*own, *other])
     elsewhere = sorted({row["method"] for row in other})
     found = {(row["method"], row["noise"]): row for row in rows}
     methods = sorted({row["method"] for row in rows})
     head = " | ".join(f"{100 * level:g} %" for level in NOISE)
     listed = preset(system)
-    note = (
-        f"{samples or listed.n_samples} samples (the paper: {listed.n_samples}), "
+    told = (
+        f"{samples} samples (the paper: {listed.n_samples}), "
         f"threshold {listed.threshold:g}, exponent {listed.lyapunov_exponent:g}. Mean "
-        "over the draws in brackets of the means over 30 starts each, +- standard "
-        "deviation over draws; >= where starts were still valid at the horizon; empty "
-        "cells were not measured."
+        f"over the draws in brackets of the means over {protocol['starts']} starts "
+        "each, +- standard deviation over draws; >= where starts were still valid at "
+        "the horizon; empty cells were not measured."
     )
+    given = [
+        f"{method}.{key}={value}"
+        for method, options in sorted(protocol["options"].items())
+        for key, value in options.items()
+    ]
+    if given:
+        told += f" Settings that are not the defaults: {', '.join(given)}."
     if elsewhere:
-        note += f" {' and '.join(elsewhere)}: same data and starts, measured by "
-        note += f"`{system}.py`, see `results/{system}.md`."
+        told += f" {' and '.join(elsewhere)}: same data and starts, measured by "
+        told += f"`{system}.py`, see `results/{system}.md`."
     lines = [
         f"# {system}: mean valid prediction time, in Lyapunov times",
         "",
-        note,
+        told,
         "",
         f"| method | {head} |",
         "| --- |" + " --- |" * len(NOISE),
@@ -137,8 +148,7 @@ def table(system: str, since: str | None, samples: int | None) -> str:
         if mine:
             lines.append(_cost(method, mine))
     made = provenance(torch.device("cpu"))
-    first = f"; the oldest rows are of commit {since}" if since else ""
-    return "\n".join([*lines, "", f"*{made}{first}*", ""])
+    return "\n".join([*lines, "", f"*{made}{note and '; ' + note}*", ""])
 
 
 def _vpt(row: dict[str, Any] | None) -> str:
@@ -172,13 +182,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("system", choices=PAPER, nargs="?", default="lorenz63")
-    parser.add_argument("--samples", type=int, help="if not those of the paper")
-    parser.add_argument("--since", help="commit that the oldest rows were made with")
+    parser.add_argument("folder", type=Path, help="of `wpnode compare`")
+    parser.add_argument("--note", default="", help="on rows of other commits, say")
     arguments = parser.parse_args()
-    system = arguments.system
-    text = table(system, arguments.since, arguments.samples)
-    (HERE / f"compare_{system}" / "paper.md").write_text(text, encoding="utf-8")
+    text = table(arguments.folder, arguments.note)
+    (arguments.folder / "paper.md").write_text(text, encoding="utf-8")
     print(text)
 
 
