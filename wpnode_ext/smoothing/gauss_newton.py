@@ -70,6 +70,10 @@ class Problem:
             self, **{name: getattr(self, name)[:, windows] for name in names}
         )
 
+    def with_process_noise(self, factor: float) -> "Problem":
+        """The same with steps that may err by so many times as much."""
+        return replace(self, link=self.link / factor**2)
+
     def cost(
         self, x: Float[Tensor, "L B D"], jump: Float[Tensor, "m B D"] | None = None
     ) -> Float[Tensor, " B"]:
