@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from wpnode_ext import WPNODE, load
+from wpnode_ext import WPNODE, assimilation, load
 from wpnode_ext.data import add_noise
 from wpnode_ext.ensemble import EnsembleForecast
 from wpnode_ext.systems import Lorenz63
@@ -43,6 +43,16 @@ def test_starts_are_spread_as_far_as_they_err(model, truth) -> None:
     ratio = (error.square().mean() / starts.var(0).mean()).sqrt()
     assert 0.4 < ratio < 1.6
     torch.testing.assert_close(model.draw_starts(v, DT, at=at, seed=3), starts)
+
+
+def test_members_that_hardly_err_are_told_apart_by_their_fields(
+    model, truth, monkeypatch
+) -> None:
+    v, at = truth[1][N:], torch.arange(300, 2800, 100)
+    starts = model.draw_starts(v, DT, at=at)
+    monkeypatch.setattr(assimilation, "likely_process_noise", lambda problem, x: 1.0)
+    as_in_rounds = model.draw_starts(v, DT, at=at)
+    assert starts.var(0).mean() < 0.8 * as_in_rounds.var(0).mean()
 
 
 def test_errors_at_the_end_lie_along_few_directions(model, truth) -> None:
