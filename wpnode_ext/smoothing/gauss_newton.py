@@ -84,14 +84,6 @@ class Problem:
         total = (self.seen * (self.data - x).square()).sum((0, 2))
         return total + (self.link * jump.square()).sum((0, 2))
 
-    def equations(
-        self, x: Float[Tensor, "L B D"]
-    ) -> tuple[
-        Float[Tensor, "L B D D"], Float[Tensor, "m B D D"], Float[Tensor, "L B D"]
-    ]:
-        """Normal equations of the step: diagonal and lower blocks, right-hand side."""
-        return self.assemble(x, *self.linearise(x))
-
     def linearise(self, x: Float[Tensor, "L B D"]) -> Line:
         """What the model's steps miss, ``x_{n+1} - Psi(x_n)``, and ``dPsi/dx``."""
         ahead, slope = self.step.linearise(*self.before(x))
@@ -108,7 +100,11 @@ class Problem:
     ) -> tuple[
         Float[Tensor, "L B D D"], Float[Tensor, "m B D D"], Float[Tensor, "L B D"]
     ]:
-        """:meth:`equations` from what :meth:`linearise` gives."""
+        """Normal equations of the step from what :meth:`linearise` gives.
+
+        Returns:
+            Diagonal and lower blocks, right-hand side.
+        """
         weighted = self.link[..., None] * slope
         rhs = self.seen * (self.data - x)
         rhs[1:] -= self.link * jump
