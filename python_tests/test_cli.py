@@ -13,8 +13,9 @@ import torch
 
 from training_cases import COMMAND_SETTINGS as SMALL
 from training_cases import DT, oscillator_data
-from wpnode_ext.cli import main
+from wpnode_ext.cli import demo, main
 from wpnode_ext.estimator import load
+from wpnode_ext.noise import estimate_noise
 from wpnode_ext.training.log import read_metrics
 
 
@@ -209,9 +210,17 @@ def test_the_module_runs_as_a_command() -> None:
     assert done.returncode == 0 and done.stdout.startswith("wpnode_ext ")
 
 
-def test_the_demo_goes_all_the_way(folder, capsys) -> None:
+def test_the_demo_goes_all_the_way(folder, capsys, monkeypatch) -> None:
+    threads, seen = torch.get_num_threads(), []
+
+    def estimate(v):
+        seen.append(torch.get_num_threads())
+        return estimate_noise(v)
+
+    monkeypatch.setattr(demo, "estimate_noise", estimate)
     pytest.importorskip("matplotlib")
     assert main(["demo", "--fast"]) == 0
     text = capsys.readouterr().out
+    assert seen == [1] and torch.get_num_threads() == threads
     assert "forecasts stay right for" in text and "runs/demo/report.html" in text
     assert Path("runs/demo/report.html").read_text().count("base64,") >= 5
