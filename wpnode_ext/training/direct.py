@@ -38,6 +38,9 @@ from .validation import ForecastValidation
 
 # Ridges compared by forecasts of held-out data, in units of the features' size.
 RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, 0)))
+# Coefficients up to which a choice of them is solved for as one problem. Data without
+# noise ask for the smallest terms, too.
+MOST_TERMS = 2000
 
 
 def solve_field(
@@ -209,9 +212,13 @@ def _sparse(
     except ValueError as error:
         say(f"all terms are kept: {error}")
         return field
-    if not support.any():
+    needed = int(support.sum())
+    if needed == 0:
         return field
-    say(f"{int(support.sum())} of {support.numel()} coefficients are needed")
+    say(f"{needed} of {support.numel()} coefficients are needed")
+    if needed > MOST_TERMS:
+        say("all are kept: a choice of so many would take longer than all of them")
+        return field
     return SparseField(field, support)
 
 
