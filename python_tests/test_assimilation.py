@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from wpnode_ext import WPNODE, assimilation, load
+from wpnode_ext import WPNODE, load
 from wpnode_ext.data import add_noise
 from wpnode_ext.ensemble import EnsembleForecast
+from wpnode_ext.smoothing import process_noise
 from wpnode_ext.systems import Lorenz63
 
 N, DT, MEMBERS = 3000, 0.01, 30
@@ -50,7 +51,7 @@ def test_members_that_hardly_err_are_told_apart_by_their_fields(
 ) -> None:
     v, at = truth[1][N:], torch.arange(300, 2800, 100)
     starts = model.draw_starts(v, DT, at=at)
-    monkeypatch.setattr(assimilation, "likely_process_noise", lambda problem, x: 1.0)
+    monkeypatch.setattr(process_noise, "likely_process_noise", lambda problem, x: 1.0)
     as_in_rounds = model.draw_starts(v, DT, at=at)
     assert starts.var(0).mean() < 0.8 * as_in_rounds.var(0).mean()
 

@@ -10,11 +10,8 @@ from torch import Tensor
 from ._typing import Array
 from .data import Data, Series, as_series
 from .forecaster import Forecaster
-from .smoothing import LocalFit, first_states, smooth_states
-from .smoothing.exponential_step import make_step
+from .smoothing import LocalFit, first_states, smooth_states, step_error
 from .smoothing.likely_states import likely_states
-from .smoothing.process_noise import likely_process_noise
-from .smoothing.smoother import as_problem
 from .training.reduced import scaled_series
 from .training.states_file import RefinedStates
 
@@ -101,11 +98,13 @@ class Assimilator(Forecaster):
 
     def _own_error(self, series: Series, first: LocalFit) -> Float[Tensor, "..."]:
         """Process noise of largest evidence: members differ where the field errs."""
-        error = self._error(first.sigma)
-        step = make_step(deepcopy(self.field_).cpu(), series.state_shape, series.dt)
-        problem = as_problem(series, step, first.sigma, error)
-        x = first.states.reshape(problem.data.shape) / problem.scale
-        return error * likely_process_noise(problem, x)
+        return step_error(
+            deepcopy(self.field_).cpu(),
+            series,
+            first.states,
+            sigma=first.sigma,
+            process_noise=self._error(first.sigma),
+        )
 
     def _scaled(self, series: Series) -> Series:
         self._check_fitted()

@@ -13,13 +13,13 @@ from ._typing import Array
 from .assimilation import Assimilator
 from .coordinates import Coordinates
 from .data import Data, Series, as_series
-from .fields import LinearField, as_field
+from .fields import as_field
 from .model_file import read_model
 from .selection import WeakFormChoice
 from .symmetry import Symmetry
 from .training.config import FieldKind, Method, TrainConfig, resolve
-from .training.direct import solve_field
 from .training.distributed import ProcessGroup
+from .training.growth import solve_growing
 from .training.log import RunLog
 from .training.method import choose_method, choose_weak_form, left_out
 from .training.network import Place, train_network
@@ -232,23 +232,12 @@ class WPNODE(Assimilator):
 
         A field that misses the data is kept where the closed form was asked for.
         """
-        own = self._own_field
-
-        def make(forcing_dim: int, shape: tuple[int, ...]) -> LinearField:
-            made = own or make_field(
-                config.field, shape, forcing_dim, torch.Generator().manual_seed(0)
-            )
-            if not isinstance(made, LinearField):
-                raise TypeError(
-                    "`method='closed_form'` needs a field that is linear in its "
-                    f"coefficients; got {type(made).__name__}."
-                )
-            return made
-
         folder = RunFolder(run) if isinstance(run, str | Path) else run
         with RunLog(log=folder and folder.log, progress=self.verbose) as log:
             log.say(f"method {config.method}: {self.why_}")
-            solved = solve_field(series, make, config, say=log.say, **self._declared)
+            solved, config = solve_growing(
+                series, self._own_field, config, say=log.say, **self._declared
+            )
             if solved.complaint and self.config.method == "auto":
                 log.say(f"the closed form is given up: {solved.complaint}")
                 return solved.complaint

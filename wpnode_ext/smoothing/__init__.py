@@ -7,6 +7,7 @@ from .local_polynomial import (
     is_negligible,
     local_polynomial,
 )
+from .process_noise import step_error
 from .projected import ProjectedStep, projected_step
 from .refine import Refinement, refine
 from .rounds import Round, is_wide
@@ -29,5 +30,6 @@ __all__ = [
     "projected_step",
     "refine",
     "smooth_states",
+    "step_error",
     "wide_step",
 ]

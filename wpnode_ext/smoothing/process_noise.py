@@ -4,12 +4,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .._typing import Field
+from ..data import Series
 from .block_tridiagonal import factor
+from .exponential_step import make_step
 from .gauss_newton import LEAST_DAMPING, Problem, minimise
+from .smoother import as_problem
 from .windows import Windows
 
 # Steps of the search, in units of the process noise it begins with.
-LEVELS: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
+LEVELS: tuple[float, ...] = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
 # Samples times entries of a state that are looked at, in evenly spread windows.
 NUMBERS = 100_000
 
@@ -58,6 +62,30 @@ def likely_process_noise(
         if best != middle:
             break
     return LEVELS[best]
+
+
+def step_error(
+    field: Field,
+    series: Series,
+    states: Float[Tensor, "N ..."],
+    *,
+    sigma: Float[Tensor, "..."],
+    process_noise: Float[Tensor, "..."],
+) -> Float[Tensor, "..."]:
+    """How far steps of a field err from sample to sample: of largest evidence.
+
+    Args:
+        field: callable ``field(t, u)``.
+        series: observations.
+        states: what is known of them, ``[N, *state]``.
+        sigma: noise per component.
+        process_noise: where the search begins, per component; what is found is a
+            multiple of it.
+    """
+    step = make_step(field, series.state_shape, series.dt)
+    problem = as_problem(series, step, sigma, process_noise)
+    x = states.reshape(problem.data.shape) / problem.scale
+    return process_noise * likely_process_noise(problem, x)
 
 
 def _evidence(

@@ -68,7 +68,9 @@ class ClosedFormConfig:
     """Least squares for the head of a field, and what follows.
 
     `ridge` None: chosen by forecasts of held-out data. `sparse`: of a polynomial
-    without symmetry only terms are learned that held-out segments ask for. Training by
+    without symmetry only terms are learned that held-out segments ask for.
+    `doublings`: how often random features may be doubled where the field errs from
+    sample to sample by more than a part of the noise; see :mod:`.growth`. Training by
     gradients heeds the rest as well: `symmetry`: "shifts", "mirror" or "odd_mirror" of
     a ring, joined by "+", or the signs of a reflection, "-,-,+"; `coordinates`:
     "fourier" or "pod", fewer coordinates to learn in.
@@ -76,6 +78,7 @@ class ClosedFormConfig:
 
     ridge: float | None = None
     sparse: bool = False
+    doublings: int = 0
     symmetry: str = ""
     coordinates: str = ""
 
