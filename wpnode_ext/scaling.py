@@ -1,6 +1,7 @@
 """Affine scalers of the state, and what they do to a vector field."""
 
 from abc import ABC, abstractmethod
+from copy import deepcopy
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 
 from ._arrays import as_float64
 from ._typing import Array, Field
+from .completion import Completion
+from .scaled_fields import EmbeddedField, RescaledField
 
 Per = Literal["component", "channel", "whole"]
 
@@ -96,7 +99,7 @@ class Scaler(ABC):
         """The physical field of a `field` in scaled coordinates."""
         return RescaledField(field, self.shift, self.scale)
 
-    def to_scaled(self, field: Field) -> "RescaledField":
+    def to_scaled(self, field: Field) -> RescaledField:
         """The field in scaled coordinates of a physical `field`."""
         return RescaledField(field, -self.shift / self.scale, 1 / self.scale)
 
@@ -151,13 +154,16 @@ class IdentityScaler(Scaler):
 class LinearScaler(Scaler):
     """``scaled = encode (v - shift)`` and back, ``v = shift + decode scaled``.
 
-    Scaled states may have fewer entries; what they do not hold is left out. Made by
+    Scaled states may have fewer entries; what they do not hold is left out, or a
+    function of them (:mod:`wpnode_ext.completion`). Made by
     :meth:`wpnode_ext.coordinates.Coordinates.scaler`, not fitted.
 
     Args:
         encode: ``[M, D]``; ``encode decode`` is the identity.
         decode: ``[D, M]``.
         shift: ``[D]``.
+        completion: what is left out as a function of scaled states; it is added to
+            ``v``. Nothing is by default.
     """
 
     kind = "linear"
@@ -167,8 +173,10 @@ class LinearScaler(Scaler):
         encode: Float[Tensor, "M D"],
         decode: Float[Tensor, "D M"],
         shift: Float[Tensor, " D"],
+        completion: Completion | None = None,
     ) -> None:
         super().__init__()
+        self.completion = completion
         self.encode, self.decode = encode.double().cpu(), decode.double().cpu()
         self._shift = shift.double().cpu()
         # Size of a physical entry where all scaled ones have size one.
@@ -181,7 +189,10 @@ class LinearScaler(Scaler):
         return ((v - _like(self.shift, v)) @ _like(self.encode, v).T).to(v.dtype)
 
     def inverse(self, s: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch D"]:
-        return (_like(self.shift, s) + s @ _like(self.decode, s).T).to(s.dtype)
+        v = _like(self.shift, s) + s @ _like(self.decode, s).T
+        if self.completion is not None:
+            v = v + self.completion(s.to(v.dtype))
+        return v.to(s.dtype)
 
     def spread(self, std: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch D"]:
         return (std.square() @ _like(self.decode, std).square().T).sqrt()
@@ -190,9 +201,11 @@ class LinearScaler(Scaler):
         return (len(self.encode),)
 
     def to_physical(self, field: Field) -> nn.Module:
-        return EmbeddedField(field, self.encode, self.decode, self.shift)
+        return EmbeddedField(
+            field, self.encode, self.decode, self.shift, deepcopy(self.completion)
+        )
 
-    def to_scaled(self, field: Field) -> "RescaledField":
+    def to_scaled(self, field: Field) -> RescaledField:
         raise TypeError("fewer coordinates than entries: a field cannot be taken back.")
 
     def state_dict(self) -> dict[str, Any]:
@@ -200,57 +213,8 @@ class LinearScaler(Scaler):
             **super().state_dict(),
             "encode": self.encode.clone(),
             "decode": self.decode.clone(),
+            "completion": self.completion and self.completion.constants(),
         }
-
-
-class EmbeddedField(nn.Module):
-    """``decode field(t, encode (u - shift))``: a field of fewer coordinates.
-
-    What they do not hold of a state stays as it is.
-    """
-
-    encode: Tensor
-    decode: Tensor
-    shift: Tensor
-
-    def __init__(
-        self, field: Field, encode: Tensor, decode: Tensor, shift: Tensor
-    ) -> None:
-        super().__init__()
-        self.field = field
-        self.register_buffer("encode", encode.clone())
-        self.register_buffer("decode", decode.clone())
-        self.register_buffer("shift", shift.clone())
-
-    def forward(
-        self, t: Tensor | float, u: Float[Tensor, "*batch D"]
-    ) -> Float[Tensor, "*batch D"]:
-        # To the device as well: a field may be moved without what wraps it.
-        a = (u - self.shift.to(u)) @ self.encode.to(u).T
-        return self.field(t, a) @ self.decode.to(u).T
-
-
-class RescaledField(nn.Module):
-    """``scale * field(t, (u - shift) / scale)``: a field in other coordinates.
-
-    The constants are float64 buffers that follow the module to its device; values have
-    the dtype of `u`.
-    """
-
-    shift: Tensor
-    scale: Tensor
-
-    def __init__(self, field: Field, shift: Tensor, scale: Tensor) -> None:
-        super().__init__()
-        self.field = field
-        self.register_buffer("shift", shift.clone())
-        self.register_buffer("scale", scale.clone())
-
-    def forward(
-        self, t: Tensor | float, u: Float[Tensor, "..."]
-    ) -> Float[Tensor, "..."]:
-        shift, scale = self.shift.to(u), self.scale.to(u)
-        return scale * self.field(t, (u - shift) / scale)
 
 
 _KINDS: dict[str, type[Scaler]] = {
@@ -273,7 +237,12 @@ def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
     if missing:
         raise ValueError(f"`state` must describe a scaler; it lacks {sorted(missing)}.")
     if state["kind"] == LinearScaler.kind:
-        return LinearScaler(state["encode"], state["decode"], state["shift"])
+        given = state.get("completion")
+        dim = len(state["encode"])
+        completion = None if given is None else Completion(dim=dim, **given)
+        return LinearScaler(
+            state["encode"], state["decode"], state["shift"], completion
+        )
     scaler = make_scaler(state["kind"], state["per"])
     scaler._shift = state["shift"].to(torch.float64)
     scaler._scale = state["scale"].to(torch.float64)

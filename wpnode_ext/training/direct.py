@@ -19,12 +19,13 @@ from ..fields import (
     SparseField,
 )
 from ..record import Record
-from ..scaling import StandardScaler
+from ..scaling import LinearScaler, StandardScaler
 from ..smoothing import first_states, is_negligible, refine
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .members import draw_members
 from .reduced import (
+    completed,
     declared,
     make_state_scaler,
     restricted,
@@ -137,6 +138,9 @@ def solve_field(
         found = refinement.field
         assert isinstance(found, LinearField)
         field = found
+    found_states = first.states if refinement is None else refinement.states
+    if isinstance(scaler, LinearScaler):
+        scaler = completed(scaler, series, found_states, symmetry)
     members: list[LinearField] = []
     if config.ensemble > 0:
         members = draw_members(
@@ -144,7 +148,7 @@ def solve_field(
             config.ensemble,
             likely=None if refinement is None else refinement.likely,
             series=scaled,
-            states=first.states if refinement is None else refinement.states,
+            states=found_states,
             refit=lambda member, part, states: fit_closed_form(
                 member, part, states=states, ridge=taken, symmetry=maps, **weak
             ),

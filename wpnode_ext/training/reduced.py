@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .._arrays import as_float64
 from .._typing import Array
+from ..completion import fit_completion
 from ..coordinates import Coordinates
 from ..data import Series
 from ..fields import (
@@ -138,6 +139,39 @@ def reduced_scaler(
         maps = symmetry.in_coordinates(found.encode, found.decode)
         shift, scale = maps.statistics(a)
     return found.scaler(shift, torch.where(scale > 0, scale, 1.0))
+
+
+def completed(
+    scaler: LinearScaler,
+    series: Series,
+    states: Float[Tensor, "N M"],
+    symmetry: Symmetry | None,
+) -> LinearScaler:
+    """The scaler with what it leaves out, where the coordinates tell it.
+
+    Args:
+        scaler: as it was made.
+        series: observations in their own units.
+        states: refined ones, in scaled coordinates.
+        symmetry: of the system, in the units of the data.
+    """
+    whole, v = _whole(series), series.v.double()
+    maps = None
+    if symmetry is not None and _orthogonal(symmetry.group):
+        own = symmetry.in_coordinates(scaler.encode, scaler.decode)
+        maps = own.group, symmetry.group
+    step = series.dt
+    if step is None:
+        step = series.times.diff().median().item()
+    found = fit_completion(
+        (v - scaler.inverse(scaler.transform(v)))[whole],
+        states[whole],
+        left_out=v.shape[1] - len(scaler.encode),
+        # Modes that could be told apart from sample to sample would be coordinates.
+        rate=1 / step,
+        maps=maps,
+    )
+    return LinearScaler(scaler.encode, scaler.decode, scaler.shift, found)
 
 
 def scaled_maps(symmetry: Symmetry | None, scaler: Scaler) -> Symmetry | None:
