@@ -51,7 +51,8 @@ class WPNODE(Assimilator):
             minibatches that are seen under its maps.
         coordinates: fewer coordinates to learn in, "fourier" (waves of a ring), "pod"
             (directions of largest variance), a matrix ``[D, M]`` of columns or a
-            `Coordinates`; states and forecasts are told in the units of the data.
+            `Coordinates`; states and forecasts are told in the units of the data. In
+            the closed form what they leave out is predicted from what they hold.
         p, ell, q: the weak form; those not given are chosen from the data by
             :func:`~wpnode_ext.select_weak_form`, where samples are equally spaced.
         lam: weight of the strong term of "wp".
