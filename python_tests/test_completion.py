@@ -8,6 +8,7 @@ from torch import Tensor
 
 from wpnode_ext import WPNODE, Symmetry, load, rollout
 from wpnode_ext.completion import Completion, fit_completion
+from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.export import export_field
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.scaling import LinearScaler, scaler_from_state_dict
@@ -36,8 +37,8 @@ def noise(shape: torch.Size, seed: int = 2) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
-def found(rest: Tensor, s: Tensor, left_out: int = 3, **options) -> Completion | None:
-    return fit_completion(rest, s, left_out=left_out, rate=RATE, **options)
+def found(rest: Tensor, s: Tensor, size: float = 1.0, **options) -> Completion | None:
+    return fit_completion(rest, s, size=size, rate=RATE, **options)
 
 
 def test_a_polynomial_of_degree_two_is_found_to_rounding() -> None:
@@ -59,18 +60,34 @@ def test_noise_in_what_is_left_out_averages_out() -> None:
     assert error < 2 * math.sqrt(6 * 3 / 20_000)
 
 
+@pytest.mark.parametrize("memory", [0.0, 0.9])
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_alone_is_left_out(seed: int) -> None:
-    s, basis = slow(2000), turned()
-    rest = noise(torch.Size([2000, 3]), 10 + seed) @ basis[:, 2:].T
-    assert found(rest, s) is None
+def test_noise_alone_is_left_out(seed: int, memory: float) -> None:
+    """Whether or not it remembers, and though one entry has more of it than others."""
+    s, basis = slow(4000), turned()
+    rest = noise(torch.Size([4000, 3]), 10 + seed)
+    for n in range(1, 4000):
+        rest[n] += memory * rest[n - 1]
+    rest[:, 0] *= 20
+    assert found(rest @ basis[:, 2:].T, s) is None
 
 
-def test_few_samples_and_whole_states_are_not_completed() -> None:
-    s, basis = slow(59), turned()
+def test_few_samples_and_rounding_are_not_completed() -> None:
+    s, basis = slow(500), turned()
     rest = products(s) @ basis[:, 2:4].T
-    assert found(rest, s) is None
-    assert found(0 * rest, slow(59), left_out=0) is None
+    assert found(rest, s) is not None
+    assert found(rest[:70], s[:70]) is None
+    assert found(1e-12 * rest, s) is None
+
+
+def test_a_coordinate_that_is_always_zero_does_no_harm() -> None:
+    s, basis = slow(500), turned()
+    rest = products(s) @ basis[:, 2:4].T
+    made = found(rest, torch.cat([s, torch.zeros(500, 1)], 1))
+    assert made is not None
+    torch.testing.assert_close(
+        made(torch.cat([s, torch.zeros(500, 1)], 1)), rest, atol=1e-12, rtol=0
+    )
 
 
 def test_what_is_found_is_the_same_under_all_maps() -> None:
@@ -156,6 +173,52 @@ def test_a_model_completes_states_and_forecasts(model, tmp_path) -> None:
     fitted.save(tmp_path / "model.pt")
     again = load(tmp_path / "model.pt").forecast(clean[0], t)
     torch.testing.assert_close(again, forecast)
+
+
+def test_what_was_left_out_does_not_hide_errors_of_the_field(model) -> None:
+    fitted, clean, _ = model
+    v = clean + 0.1 * noise(clean.shape)
+    right = fitted.goodness_of_fit(v, 0.05).ratio
+    kept = fitted.field_.coefficients.detach().clone()
+    try:
+        fitted.field_.set_coefficients(0.7 * kept)
+        wrong = fitted.goodness_of_fit(v, 0.05).ratio
+    finally:
+        fitted.field_.set_coefficients(kept)
+    assert right < 1.5 and wrong > 2 * right
+
+
+def orbit(n: int = 2000) -> Tensor:
+    t = 0.05 * torch.arange(n).double()
+    return torch.stack([t.cos(), -t.sin()], 1)
+
+
+def fitted_to(v: Tensor, coordinates) -> WPNODE:
+    config = TrainConfig(method="closed_form", weak=WeakForm(p=4, ell=30, q=2))
+    model = WPNODE(config=config, field="library", coordinates=coordinates)
+    return model.fit(v, 0.05)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "pod"])
+def test_states_that_coordinates_hold_are_not_completed(kind: str) -> None:
+    basis = turned()
+    clean = orbit() @ basis[:, :2].T
+    model = fitted_to(clean, basis[:, :2] if kind == "matrix" else "pod")
+    assert isinstance(model.scaler_, LinearScaler) and model.scaler_.completion is None
+
+
+def test_oblique_coordinates_are_completed_as_well() -> None:
+    """A forecast from a refined state follows the refined states."""
+    basis = turned()
+    clean = orbit() @ basis[:, :2].T + 0.2 * products(orbit()) @ basis[:, 2:4].T
+    encode = basis[:, :2].T + 0.5 * basis[:, 2:4].T
+    centre = torch.zeros(5).double()
+    oblique = Coordinates(encode, basis[:, :2].contiguous(), centre)
+    model = fitted_to(clean + 0.02 * noise(clean.shape), oblique)
+    assert model.states_ is not None and model.scaler_.completion is not None
+    t = 0.05 * torch.arange(100).double()
+    off = model.forecast(model.states_[500], t) - model.states_[500:600]
+    assert off.square().mean().sqrt() < 0.02
 
 
 def test_a_completed_field_is_exported(model, tmp_path) -> None:

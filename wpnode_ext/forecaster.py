@@ -19,7 +19,7 @@ from .fields import Forcing
 from .fields.base import FarField, device_of
 from .metrics import GoodnessOfFit, goodness_of_fit
 from .model_file import write_model
-from .scaling import Scaler
+from .scaling import LinearScaler, Scaler
 from .solvers import RolloutResult, rollout
 from .training.config import TrainConfig
 from .training.inputs import attached, inputs_at, inputs_of, refuse_inputs
@@ -200,9 +200,13 @@ class Forecaster:
         # Times of the residuals: samples one after another, whatever their series.
         clock = series.dt * torch.arange(series.n_samples, dtype=torch.float64)
         inputs = inputs_of(series, clock, self.forcing_scaler_)
+        physical = self.physical_field_
+        if isinstance(self.scaler_, LinearScaler):
+            # Noise in what was left out, on its way back, would hide all else.
+            physical = self.scaler_.plain().to_physical(self.field_)
         with attached(self.field_, inputs):
             return goodness_of_fit(
-                FarField(self.physical_field_),
+                FarField(physical),
                 series.v,
                 dt=series.dt,
                 lengths=series.lengths,

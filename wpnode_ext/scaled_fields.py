@@ -38,10 +38,12 @@ class EmbeddedField(nn.Module):
         about = u - self.shift.to(u)
         a = about @ self.encode.to(u).T
         speed = self.field(t, a)
-        change = speed @ self.decode.to(u).T
+        decode = self.decode.to(u).T
         if self.completion is None:
-            return change
-        return change + self.completion.velocity(a, speed, about)
+            return speed @ decode
+        # Coordinates come with rounding, and maybe with parts of each other's axes.
+        rest = about - a @ decode
+        return speed @ decode + self.completion.velocity(a, speed, rest)
 
 
 class RescaledField(nn.Module):

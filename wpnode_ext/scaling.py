@@ -205,6 +205,10 @@ class LinearScaler(Scaler):
             field, self.encode, self.decode, self.shift, deepcopy(self.completion)
         )
 
+    def plain(self) -> "LinearScaler":
+        """The same without a completion."""
+        return LinearScaler(self.encode, self.decode, self.shift)
+
     def to_scaled(self, field: Field) -> RescaledField:
         raise TypeError("fewer coordinates than entries: a field cannot be taken back.")
 

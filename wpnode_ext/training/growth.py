@@ -43,7 +43,8 @@ def solve_growing(
     """:func:`.direct.solve_field`, again with twice the features where they are few.
 
     At most ``config.closed_form.doublings`` times, and not once more after a larger
-    field that errs half as much or more: what is left then is not for want of features.
+    field that errs half as much or more, what is left then being not for want of
+    features, or that misses the data where the smaller one did not.
 
     Args:
         series, symmetry, coordinates, say: as there.
@@ -51,7 +52,8 @@ def solve_growing(
         config: resolved settings; ``field.features`` are those to begin with.
 
     Returns:
-        The fit, and the settings with the number of features it has.
+        The fit, and the settings with the number of features it has and the doublings
+        that are left.
     """
     doublings = config.closed_form.doublings
     if doublings < 0 or (doublings > 0 and not (own is None and _grows(config))):
@@ -78,11 +80,19 @@ def solve_growing(
             break
         few, many = config.field.features, 2 * config.field.features
         say(f"{few} random features err too much; {many} are tried")
-        larger = replace(config, field=replace(config.field, features=many))
+        larger = replace(
+            config,
+            field=replace(config.field, features=many),
+            # What is left of them: stored settings must not grow once more.
+            closed_form=replace(
+                config.closed_form, doublings=config.closed_form.doublings - 1
+            ),
+        )
         other = solve(larger)
         rest = shortfall(other, series)
-        if other.complaint or not rest < GAIN * lack:
-            say(f"{many} err hardly less: {few} are kept")
+        worse = bool(other.complaint) and not solved.complaint
+        if worse or not rest < GAIN * lack:
+            say(f"{many} are no better: {few} are kept")
             break
         solved, config, lack = other, larger, rest
     return solved, config

@@ -156,6 +156,8 @@ def completed(
         symmetry: of the system, in the units of the data.
     """
     whole, v = _whole(series), series.v.double()
+    if v.shape[1] == len(scaler.encode):
+        return scaler
     maps = None
     if symmetry is not None and _orthogonal(symmetry.group):
         own = symmetry.in_coordinates(scaler.encode, scaler.decode)
@@ -166,9 +168,9 @@ def completed(
     found = fit_completion(
         (v - scaler.inverse(scaler.transform(v)))[whole],
         states[whole],
-        left_out=v.shape[1] - len(scaler.encode),
-        # Modes that could be told apart from sample to sample would be coordinates.
-        rate=1 / step,
+        size=v[whole].std().item(),
+        # Soon beside what coordinates do, and slow beside any step of a solver.
+        rate=1 / (4 * step),
         maps=maps,
     )
     return LinearScaler(scaler.encode, scaler.decode, scaler.shift, found)
