@@ -118,7 +118,7 @@ def run(job: Job, work: Path, epochs: int | None, solver: str) -> dict[str, Any]
     }
 
 
-def table(rows: list[dict[str, Any]], draws: int) -> str:
+def table(rows: list[dict[str, Any]], draws: int, note: str = "") -> str:
     """Markdown: mean over all starts of all draws, spread over starts."""
     head = " | ".join(f"{100 * level:g} %" for level in NOISE)
     lines = [
@@ -163,7 +163,8 @@ def table(rows: list[dict[str, Any]], draws: int) -> str:
             f"| - each draw | {' | '.join(draws_row)} |",
             f"| - in units of time | {' | '.join(raw)} |",
         ]
-    return "\n".join([*lines, "", f"*{provenance(torch.device('cpu'))}*", ""])
+    made_with = provenance(torch.device("cpu"))
+    return "\n".join([*lines, "", f"*{made_with}{note and '; ' + note}*", ""])
 
 
 def jobs(arguments: argparse.Namespace, done: list[dict[str, Any]]) -> Iterator[Job]:
@@ -192,6 +193,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="fewer than the paper's, to try out")
     # With steps of 0.01 its losses agree with those of dopri5 to eight digits.
     parser.add_argument("--solver", default="rk4", help="of the strong term")
+    parser.add_argument("--note", default="", help="on rows of another machine, say")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     parser.add_argument("--work", type=Path, default=Path("runs/accuracy_lorenz63"))
     arguments = parser.parse_args()
@@ -205,9 +207,10 @@ def main() -> None:
     with context.Pool(arguments.workers) as pool:
         for row in pool.imap_unordered(work_on, tasks):
             append(path, COLUMNS, row)
-            report.write_text(table(read_results(path, TEXT), arguments.draws), "utf-8")
+            done = read_results(path, TEXT)
+            report.write_text(table(done, arguments.draws, arguments.note), "utf-8")
             print({k: v if k == "method" else round(v, 3) for k, v in row.items()})
-    text = table(read_results(path, TEXT), arguments.draws)
+    text = table(read_results(path, TEXT), arguments.draws, arguments.note)
     report.write_text(text, "utf-8")
     print(text)
 
