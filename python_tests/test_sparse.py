@@ -171,12 +171,17 @@ class TestFit:
 
     @pytest.mark.slow
     def test_states_of_a_ring_are_found_better_without_needless_terms(self) -> None:
-        clean, noisy = noisy_lorenz96(8, 2000)
-        errors = []
-        for sparse in (True, False):
-            model = WPNODE(
-                field="library", config=settings(sparse), p=8, ell=40, q=2
-            ).fit(noisy, 0.02)
-            assert model.states_ is not None
-            errors.append((model.states_ - clean).square().mean().sqrt().item())
-        assert errors[0] < 0.9 * errors[1]
+        """On most draws of the noise: one of five may lose a term that is needed."""
+        clean, ratios = noisy_lorenz96(8, 2000)[0], []
+        for seed in range(5):
+            generator = torch.Generator().manual_seed(seed)
+            noise = torch.randn(clean.shape, generator=generator).double()
+            errors = []
+            for sparse in (True, False):
+                model = WPNODE(
+                    field="library", config=settings(sparse), p=8, ell=40, q=2
+                ).fit(clean + 0.1 * clean.std() * noise, 0.02)
+                assert model.states_ is not None
+                errors.append((model.states_ - clean).square().mean().item())
+            ratios.append((errors[0] / errors[1]) ** 0.5)
+        assert sorted(ratios)[2] < 0.8
