@@ -1,6 +1,8 @@
 """The precision of a prior that the data choose, against its fixed point by hand."""
 
+import numpy as np
 import torch
+from scipy.stats import multivariate_normal
 
 from wpnode_ext.smoothing.evidence import posterior
 
@@ -41,3 +43,20 @@ def test_unknowns_far_smaller_than_others_keep_their_digits() -> None:
     assert abs(found.effective - 6) < 1e-2
     exact = torch.linalg.inv(info + 1e-24 * torch.diag(spread**-2))
     torch.testing.assert_close(found.root @ found.root.T, exact, rtol=1e-6, atol=1e-12)
+
+
+def test_the_weight_completes_the_density_of_the_data() -> None:
+    """``log p(y) = log p(y | mean) + log_weight`` for ``y = A z`` and noise."""
+    rng = np.random.default_rng(0)
+    a, y = rng.normal(size=(30, 5)), 3 * rng.normal(size=30)
+    spread, ridge = np.array([1.0, 0.5, 2.0, 1e-3, 1.0]), 0.3
+    found = posterior(
+        torch.from_numpy(a.T @ a),
+        torch.from_numpy(a.T @ y),
+        torch.from_numpy(spread),
+        ridge=ridge,
+    )
+    given = multivariate_normal.logpdf(y, a @ found.mean.numpy(), np.eye(30))
+    covariance = np.eye(30) + (a * spread**2 / ridge) @ a.T
+    whole = multivariate_normal.logpdf(y, np.zeros(30), covariance)
+    np.testing.assert_allclose(given + found.log_weight, whole, atol=1e-10)

@@ -11,8 +11,9 @@ from problems import lorenz63, lorenz63_field
 from wpnode_ext.data import make_series
 from wpnode_ext.smoothing.gauss_newton import Problem
 from wpnode_ext.smoothing.model_step import ModelStep
-from wpnode_ext.smoothing.process_noise import _evidence, likely_process_noise
+from wpnode_ext.smoothing.process_noise import likely_process_noise
 from wpnode_ext.smoothing.smoother import as_problem
+from wpnode_ext.smoothing.state_evidence import evidence_of_windows
 
 ROTATION = torch.tensor([[-0.1, 1.0], [-1.3, -0.05]], dtype=torch.float64)
 STEP = rk4_matrix(ROTATION.numpy(), 0.1)
@@ -66,7 +67,7 @@ def test_evidence_is_the_density_of_the_data_for_linear_models() -> None:
     found, expected = [], []
     for factor in (1.0, 3.0, 0.1):
         part = cut.with_process_noise(factor)
-        found.append(_evidence(part, x[:, None], 20, 1e-10))
+        found.append(evidence_of_windows(part, x[:, None], 20, 1e-10))
         expected.append(log_density(v, factor * SEEN, ~mask))
     # Constants that no process noise changes are left out.
     np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-5)

@@ -20,12 +20,16 @@ class Posterior:
         ridge: precision of the prior.
         effective: number of unknowns that the data determine.
         root: ``root root^T`` is the covariance, ``[P, P]``.
+        log_weight: logarithm of what the unknowns, integrated out, change a density of
+            the data by that was taken at their mean: for every unknown the data
+            determine, that its value was not known before.
     """
 
     mean: Float[Tensor, " P"]
     ridge: float
     effective: float
     root: Float[Tensor, "P P"]
+    log_weight: float
 
 
 def posterior(
@@ -63,9 +67,16 @@ def posterior(
     if ridge is None:
         ridge = _largest_evidence(values, seen)
     back = spread[:, None] * axes.T
-    mean = back @ (seen / (values + ridge))
+    weights = seen / (values + ridge)
     effective = (values / (values + ridge)).sum().item()
-    return Posterior(mean, ridge, effective, back / (values + ridge).sqrt())
+    narrowed = torch.log1p(values / ridge).sum() + ridge * weights.square().sum()
+    return Posterior(
+        mean=back @ weights,
+        ridge=ridge,
+        effective=effective,
+        root=back / (values + ridge).sqrt(),
+        log_weight=-narrowed.item() / 2,
+    )
 
 
 def _largest_evidence(values: Tensor, right: Tensor) -> float:

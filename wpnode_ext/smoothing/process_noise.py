@@ -6,10 +6,10 @@ from torch import Tensor
 
 from .._typing import Field
 from ..data import Series
-from .block_tridiagonal import factor
 from .exponential_step import make_step
-from .gauss_newton import LEAST_DAMPING, Problem, minimise
+from .gauss_newton import Problem
 from .smoother import as_problem
+from .state_evidence import evidence_of_windows
 from .windows import Windows
 
 # Steps of the search, in units of the process noise it begins with.
@@ -29,11 +29,10 @@ def likely_process_noise(
 ) -> float:
     """The process noise of largest evidence, in units of that of `problem`.
 
-    Up to a constant the evidence of the data, the states integrated out by Laplace's
-    method, is ``(log det link - cost - log det H) / 2`` for the least cost and the
-    normal equations H there. Steps of about half a decade are taken as long as it
-    grows: a field that is as good as exact errs far less than a smoother has to allow
-    it, and states that could be anywhere in between would be told with too much doubt.
+    Steps of about half a decade are taken as long as the evidence, with the states
+    integrated out (:mod:`.state_evidence`), grows: a field that is as good as exact
+    errs far less than a smoother has to allow it, and states that could be anywhere in
+    between would be told with too much doubt.
 
     Args:
         problem: the data, and the process noise that was assumed.
@@ -52,7 +51,9 @@ def likely_process_noise(
     def evidence(number: int) -> float:
         if number not in known:
             scaled = part.with_process_noise(LEVELS[number])
-            known[number] = _evidence(scaled, states, max_iterations, tolerance)
+            known[number] = evidence_of_windows(
+                scaled, states, max_iterations, tolerance
+            )
         return known[number]
 
     best = middle
@@ -86,18 +87,3 @@ def step_error(
     problem = as_problem(series, step, sigma, process_noise)
     x = states.reshape(problem.data.shape) / problem.scale
     return process_noise * likely_process_noise(problem, x)
-
-
-def _evidence(
-    part: Problem, x: Float[Tensor, "L B D"], max_iterations: int, tolerance: float
-) -> float:
-    """Sum over the windows; minus infinity where one has none."""
-    x, _, _, line = minimise(part, x, max_iterations, tolerance, keep_line=True)
-    assert line is not None
-    diagonal, lower, _ = part.assemble(x, *line)
-    diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
-    found = factor(diagonal, lower)
-    size = 2 * found.diagonal.diagonal(dim1=-2, dim2=-1).log().sum()
-    links = part.link[part.link > 0].log().sum()
-    total = (links - part.cost(x, line[0]).sum() - size).item() / 2
-    return total if found.positive.all() and total == total else -float("inf")

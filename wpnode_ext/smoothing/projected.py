@@ -36,12 +36,14 @@ class ProjectedStep:
         effective: number of unknowns that the data determine.
         directions: the unknowns and what they mean for the coefficients.
         root: ``root root^T`` is the covariance of the unknowns' errors, ``[P, P]``.
+        log_weight: what they add to the evidence, see :class:`.evidence.Posterior`.
     """
 
     coefficients: Float[Tensor, "J O"]
     effective: float
     directions: Directions
     root: Float[Tensor, "P P"]
+    log_weight: float
 
     def draw(
         self, count: int, generator: torch.Generator | None = None
@@ -95,7 +97,9 @@ def projected_step(
     heads = directions.coefficients(found.mean)
     if not heads.isfinite().all():
         raise StepFailed("the coefficients have no finite best values")
-    return ProjectedStep(heads, found.effective, directions, found.root)
+    return ProjectedStep(
+        heads, found.effective, directions, found.root, found.log_weight
+    )
 
 
 @torch.no_grad()

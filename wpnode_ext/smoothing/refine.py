@@ -58,6 +58,10 @@ class Refinement:
         failure: what makes the field useless, "" if nothing does.
         likely: where rounds were projected, what the data say about the coefficients;
             ``likely.draw(n)`` gives others that suit them as well.
+        evidence: logarithm of the density of the observations the rounds worked on, in
+            units of their noise and up to a constant, states and coefficients being
+            integrated out; fields are compared by it. None where it was not asked for
+            or is not known: rounds must be projected, on at most a thousand unknowns.
     """
 
     field: Field
@@ -71,6 +75,7 @@ class Refinement:
     reason: str
     failure: str = ""
     likely: ProjectedStep | WideStep | None = None
+    evidence: float | None = None
 
     @property
     def judged(self) -> Round:
@@ -94,6 +99,7 @@ def refine(
     window: int = 1000,
     overlap: int = 200,
     samples: int | None = None,
+    evidence: bool = False,
     seed: int | torch.Generator = 0,
     progress: Callable[[int, Round], None] | None = None,
 ) -> Refinement:
@@ -119,6 +125,7 @@ def refine(
         substeps, window, overlap: as in :func:`smooth_states`.
         samples: most samples that projected rounds work on, in stretches spread over
             the record; all by default. States are found for all of them in the end.
+        evidence: whether that of the field is computed.
         seed: of the choice of held-out values.
         progress: called with the number and the record of every round.
     """
@@ -220,7 +227,7 @@ def refine(
             best_field, _ = rounds.improve(field, series, best_level, states)
         except StepFailed as error:
             reason += f"; the last step failed: {error}"
-    likely, variance = None, torch.zeros(())
+    likely, variance, parted = None, torch.zeros(()), states
     if whole is not series:
         # What the coefficients' errors do to states is much the same all over.
         likely, variance = rounds.doubt(best_field, series, best_level, states)
@@ -235,7 +242,11 @@ def refine(
     )
     assert final.std is not None
     if projected and whole is series:
-        likely, variance = rounds.doubt(best_field, series, best_level, final.states)
+        parted = final.states
+        likely, variance = rounds.doubt(best_field, series, best_level, parted)
+    known = None
+    if evidence:
+        known = rounds.evidence(best_field, series, best_level, parted, likely)
     std = (final.std.square() + variance).sqrt()
     lost = ~std.isfinite()
     return Refinement(
@@ -252,4 +263,5 @@ def refine(
         if lost.any()
         else "",
         likely=likely,
+        evidence=known,
     )

@@ -16,6 +16,7 @@ from .exponential_step import make_step
 from .gauss_newton import Problem, StepFailed
 from .projected import ProjectedStep, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
+from .state_evidence import state_evidence
 from .wide import DRAWS, WideStep, wide_step
 
 Fit = Callable[[Float[Tensor, "N ..."]], Field]
@@ -117,6 +118,23 @@ class Rounds:
         except StepFailed:
             return None, torch.zeros_like(states)
         return result, (spread * problem.scale.square()).reshape(states.shape)
+
+    def evidence(
+        self,
+        field: Field,
+        series: Series,
+        level: float,
+        states: Tensor,
+        likely: ProjectedStep | WideStep | None,
+    ) -> float | None:
+        """Logarithm of the density of the data, states and coefficients integrated out.
+
+        None where nobody knows: of many unknowns, or where the last step failed.
+        """
+        if not isinstance(likely, ProjectedStep):
+            return None
+        problem, x = self._problem(field, series, level, states)
+        return state_evidence(problem, x) + likely.log_weight
 
     def _problem(
         self, field: Field, series: Series, level: float, states: Tensor

@@ -1,0 +1,97 @@
+"""How likely a field makes noisy data, against densities and against what is true."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+
+from problems import noisy_lorenz63
+from wpnode_ext.closed_form import fit_closed_form
+from wpnode_ext.data import make_series
+from wpnode_ext.fields import LibraryField
+from wpnode_ext.smoothing import Refinement, refine
+from wpnode_ext.smoothing.model_step import ModelStep
+from wpnode_ext.smoothing.projected import projected_step
+from wpnode_ext.smoothing.smoother import as_problem
+from wpnode_ext.smoothing.state_evidence import state_evidence
+
+N, H, SIGMA, ERROR = 30, 0.5, 0.2, 0.1
+
+
+def drift(seed: int) -> np.ndarray:
+    """``u' = c`` with steps that err, seen with noise."""
+    rng = np.random.default_rng(seed)
+    u = np.cumsum(0.7 * H + ERROR * rng.normal(size=N))
+    return u + SIGMA * rng.normal(size=N)
+
+
+def log_density(v: np.ndarray, size: float) -> float:
+    """Of the data, the speed c being normal of this size, the start anywhere."""
+    n = np.arange(N)
+    walk = ERROR**2 * np.minimum(n[:, None], n)
+    covariance = 1e6 + size**2 * H**2 * np.outer(n, n) + walk + SIGMA**2 * np.eye(N)
+    return float(multivariate_normal.logpdf(v, np.zeros(N), covariance))
+
+
+def test_states_and_coefficients_integrated_out_leave_the_density() -> None:
+    found, expected = [], []
+    for seed in (0, 1):
+        v = drift(seed)
+        for ridge in (0.1, 10.0):
+            field = LibraryField(1, 0, dtype=torch.float64)
+            step = ModelStep(field, torch.Size([1]))
+            series = make_series(v[:, None], dt=H)
+            problem = as_problem(series, step, SIGMA, ERROR)
+            best = projected_step(field, problem, problem.data, window=N, ridge=ridge)
+            field.set_coefficients(best.coefficients)
+            states = state_evidence(problem, problem.data, window=N, tolerance=1e-12)
+            found.append(states + best.log_weight)
+            one = best.directions.coefficients(torch.ones(1, dtype=torch.float64))
+            expected.append(log_density(v, abs(one.item()) / ridge**0.5))
+    # Constants that neither the data nor the prior change are left out.
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-4)
+
+
+def test_windows_are_added_up() -> None:
+    v = drift(2)
+    field = LibraryField(1, 0, dtype=torch.float64)
+    field.set_coefficients(torch.tensor([[0.7]]))
+    step = ModelStep(field, torch.Size([1]))
+
+    def evidence(part: np.ndarray) -> float:
+        problem = as_problem(make_series(part[:, None], dt=H), step, SIGMA, ERROR)
+        return state_evidence(problem, problem.data, window=N // 3)
+
+    thirds = [evidence(part) for part in np.split(v, 3)]
+    np.testing.assert_allclose(evidence(v), sum(thirds), rtol=1e-10)
+
+
+def library(degree: int, ratio: float) -> Refinement:
+    series = make_series(noisy_lorenz63(3000, ratio)[1] / 10, dt=0.01)
+    field = LibraryField(3, degree, dtype=torch.float64)
+
+    def fit(states: torch.Tensor) -> LibraryField:
+        fit_closed_form(field, series, states=states, p=8, ell=50, q=2)
+        return field
+
+    return refine(series, fit, evidence=True)
+
+
+@pytest.mark.parametrize("ratio", [0.02, 0.2])
+def test_the_true_degree_has_the_largest_evidence(ratio: float) -> None:
+    few, right, many = (library(degree, ratio).evidence for degree in (1, 2, 3))
+    assert few is not None and right is not None and many is not None
+    assert right > few + 100 and right > many + 10
+
+
+def test_evidence_is_told_where_it_is_asked_for() -> None:
+    series = make_series(noisy_lorenz63(500, 0.1)[1] / 10, dt=0.01)
+
+    def fit(states: torch.Tensor) -> LibraryField:
+        field = LibraryField(3, 2, dtype=torch.float64)
+        fit_closed_form(field, series, states=states, p=8, ell=50, q=2)
+        return field
+
+    assert refine(series, fit, schedule=[0.1]).evidence is None
+    unknown = refine(series, fit, schedule=[0.1], update="fit", evidence=True)
+    assert unknown.evidence is None
