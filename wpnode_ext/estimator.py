@@ -19,7 +19,7 @@ from .selection import WeakFormChoice
 from .symmetry import Symmetry
 from .training.config import FieldKind, Method, TrainConfig, resolve
 from .training.distributed import ProcessGroup
-from .training.growth import solve_growing
+from .training.feature_search import solve_best
 from .training.log import RunLog
 from .training.method import choose_method, choose_weak_form, left_out
 from .training.network import Place, train_network
@@ -236,7 +236,7 @@ class WPNODE(Assimilator):
         folder = RunFolder(run) if isinstance(run, str | Path) else run
         with RunLog(log=folder and folder.log, progress=self.verbose) as log:
             log.say(f"method {config.method}: {self.why_}")
-            solved, config = solve_growing(
+            solved, config = solve_best(
                 series, self._own_field, config, say=log.say, **self._declared
             )
             if solved.complaint and self.config.method == "auto":

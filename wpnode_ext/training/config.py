@@ -49,7 +49,8 @@ class FieldConfig:
     """The field. `hidden` is for "mlp", `width` and `kernels` for "conv", `degree` for
     polynomials ("library", "ring_library"), `features`, `depth` and `steepness` for
     random features ("features", "ring"), `offsets`, the neighbours of a site, for both
-    rings. "auto" is "features" for the closed form and "mlp" else."""
+    rings. "auto" is "features" for the closed form and "mlp" else. `steepness` None:
+    of largest evidence where states are refined, see :mod:`.feature_search`, else 1."""
 
     kind: FieldKind = "auto"
     hidden: list[int] = setting(default_factory=lambda: [200, 200])
@@ -59,7 +60,7 @@ class FieldConfig:
     degree: int = 2
     features: int = 300
     depth: int = 1
-    steepness: float = 1.0
+    steepness: float | None = None
     offsets: list[int] = setting(default_factory=lambda: [-2, -1, 0, 1, 2])
 
 
@@ -69,11 +70,11 @@ class ClosedFormConfig:
 
     `ridge` None: chosen by forecasts of held-out data. `sparse`: of a polynomial
     without symmetry only terms are learned that held-out segments ask for.
-    `doublings`: how often random features may be doubled where the field errs from
-    sample to sample by more than a part of the noise; see :mod:`.growth`. Training by
-    gradients heeds the rest as well: `symmetry`: "shifts", "mirror" or "odd_mirror" of
-    a ring, joined by "+", or the signs of a reflection, "-,-,+"; `coordinates`:
-    "fourier" or "pod", fewer coordinates to learn in.
+    `doublings`: how often random features may be doubled, while that makes noisy data
+    more likely or, without noise, explains more of them; see :mod:`.feature_search`.
+    Training by gradients heeds the rest as well: `symmetry`: "shifts", "mirror" or
+    "odd_mirror" of a ring, joined by "+", or the signs of a reflection, "-,-,+";
+    `coordinates`: "fourier" or "pod", fewer coordinates to learn in.
     """
 
     ridge: float | None = None

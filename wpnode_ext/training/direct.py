@@ -51,6 +51,7 @@ def solve_field(
     *,
     symmetry: Symmetry | None = None,
     coordinates: str | Coordinates | Tensor | None = None,
+    evidence: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Solved:
     """Fits a field that is linear in its head to all of a series.
@@ -64,6 +65,7 @@ def solve_field(
             default.
         coordinates: those the field is fitted in, likewise; see
             :mod:`wpnode_ext.coordinates`.
+        evidence: whether the refinement tells how likely the field makes the data.
         say: told what was decided.
     """
     forcing_scaler = None
@@ -128,6 +130,7 @@ def solve_field(
             # Data under many maps are known to the fit alone.
             update="auto" if maps is None else "fit",
             samples=samples_of_rounds(field, first.states),
+            evidence=evidence,
             seed=config.seed,
             progress=lambda number, row: say(
                 f"round {number}: held-out error {row.held_out:.3f} noise variances, "

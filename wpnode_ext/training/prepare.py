@@ -152,7 +152,7 @@ def _linear(
         dim,
         config.features,
         depth=config.depth,
-        steepness=config.steepness,
+        steepness=1.0 if config.steepness is None else config.steepness,
         outputs=outputs,
         forcing_dim=forcing_dim,
         generator=torch.Generator().manual_seed(0),
