@@ -57,6 +57,8 @@ COLUMNS: tuple[str, ...] = (
     "state_error",
     "p",
     "ell",
+    "features",
+    "steepness",
     "rounds",
     "reason",
     "fit_seconds",
@@ -126,12 +128,21 @@ def run(
         **_states(model, clean[:n], sigma),
         "p": model.config_.weak.p,
         "ell": model.config_.weak.ell,
+        **_features(model),
         "rounds": model.result_.epochs,
         "reason": model.result_.reason,
         "fit_seconds": seconds,
         "processor_seconds": worked,
         "commit": commit(),
     }
+
+
+def _features(model: WPNODE) -> dict[str, float]:
+    """Number and steepness of random features, as they were chosen."""
+    field = model.config_.field
+    if field.kind not in ("features", "ring") or field.steepness is None:
+        return {"features": math.nan, "steepness": math.nan}
+    return {"features": field.features, "steepness": field.steepness}
 
 
 def _states(
