@@ -60,3 +60,17 @@ def test_the_weight_completes_the_density_of_the_data() -> None:
     covariance = np.eye(30) + (a * spread**2 / ridge) @ a.T
     whole = multivariate_normal.logpdf(y, np.zeros(30), covariance)
     np.testing.assert_allclose(given + found.log_weight, whole, atol=1e-10)
+
+
+def test_of_several_maxima_the_largest_is_taken() -> None:
+    """Two unknowns of size 1 that are seen well, and twenty of size 1e5, seen badly.
+
+    A prior of size 1 denies the twenty, though each raises the density of the data by
+    ``exp(v z^2 / 2) = exp(50)``; it is a maximum all the same, where a search from
+    strong to weak rests.
+    """
+    values = torch.tensor([1e6] * 2 + [1e-8] * 20, dtype=torch.float64)
+    wanted = torch.tensor([1.0] * 2 + [1e5] * 20, dtype=torch.float64)
+    found = posterior(torch.diag(values), values * wanted, torch.ones(22).double())
+    assert 0.5e-10 < found.ridge < 2e-10
+    torch.testing.assert_close(found.mean, wanted, rtol=0.05, atol=0)

@@ -1,5 +1,7 @@
 """How likely a field makes noisy data, against densities and against what is true."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -52,8 +54,10 @@ def test_states_and_coefficients_integrated_out_leave_the_density() -> None:
     np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-4)
 
 
-def test_windows_are_added_up() -> None:
-    v = drift(2)
+@pytest.mark.parametrize("n", [30, 29, 21])
+def test_windows_are_added_up(n: int) -> None:
+    """Each sample in one of them, whatever their number."""
+    v = drift(2)[:n]
     field = LibraryField(1, 0, dtype=torch.float64)
     field.set_coefficients(torch.tensor([[0.7]]))
     step = ModelStep(field, torch.Size([1]))
@@ -62,11 +66,11 @@ def test_windows_are_added_up() -> None:
         problem = as_problem(make_series(part[:, None], dt=H), step, SIGMA, ERROR)
         return state_evidence(problem, problem.data, window=N // 3)
 
-    thirds = [evidence(part) for part in np.split(v, 3)]
+    thirds = [evidence(part) for part in np.array_split(v, 3)]
     np.testing.assert_allclose(evidence(v), sum(thirds), rtol=1e-10)
 
 
-def library(degree: int, ratio: float) -> Refinement:
+def library(degree: int, ratio: float, **options) -> Refinement:
     series = make_series(noisy_lorenz63(3000, ratio)[1] / 10, dt=0.01)
     field = LibraryField(3, degree, dtype=torch.float64)
 
@@ -74,7 +78,7 @@ def library(degree: int, ratio: float) -> Refinement:
         fit_closed_form(field, series, states=states, p=8, ell=50, q=2)
         return field
 
-    return refine(series, fit, evidence=True)
+    return refine(series, fit, evidence=True, **options)
 
 
 @pytest.mark.parametrize("ratio", [0.02, 0.2])
@@ -93,5 +97,24 @@ def test_evidence_is_told_where_it_is_asked_for() -> None:
         return field
 
     assert refine(series, fit, schedule=[0.1]).evidence is None
+    told = refine(series, fit, schedule=[0.1], evidence=True).evidence
+    assert told is not None and math.isfinite(told)
     unknown = refine(series, fit, schedule=[0.1], update="fit", evidence=True)
     assert unknown.evidence is None
+
+
+def test_evidence_does_not_depend_on_how_far_rounds_believed_the_field() -> None:
+    """Rounds with 0.1 or 0.01 sigma end at much the same field."""
+    believing, doubting = (
+        library(2, 0.05, schedule=[0.1, 0.03, level, level]) for level in (0.01, 0.1)
+    )
+    assert believing.process_noise != doubting.process_noise
+    assert believing.evidence is not None and doubting.evidence is not None
+    assert abs(believing.evidence - doubting.evidence) < 10
+
+
+def test_of_long_records_stretches_tell() -> None:
+    """As many samples, twice as many: their evidence is about in proportion."""
+    whole, half = (library(2, 0.05, samples=n).evidence for n in (3000, 1000))
+    assert whole is not None and half is not None
+    assert abs(half / whole - 1 / 3) < 0.05

@@ -19,7 +19,8 @@ EPILOG = """\
 settings and their defaults (None: what the paper uses for the method; weak.* 0: chosen
 from the data as `wpnode tune` does; method auto: closed_form where it applies, and wp
 where its field does not explain the data; refine: field and states improved together,
-None: in the closed form alone; ensemble: fields for forecasts with a spread):
+None: in the closed form alone; ensemble: fields for forecasts with a spread;
+field.steepness None: chosen by noisy data):
 {keys}
 
 examples:

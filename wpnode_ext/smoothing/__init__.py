@@ -1,6 +1,6 @@
 """Noisy series and a model that is almost right: the states between the two."""
 
-from .held_out import Watch, hide_values, spread_stretches
+from .held_out import Watch, hide_values
 from .local_polynomial import (
     LocalFit,
     first_states,
@@ -30,7 +30,6 @@ __all__ = [
     "projected_step",
     "refine",
     "smooth_states",
-    "spread_stretches",
     "step_error",
     "wide_step",
 ]

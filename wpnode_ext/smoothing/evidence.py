@@ -9,6 +9,8 @@ from torch import Tensor
 
 # Rounds of the fixed point, and the change of the logarithm at which it rests.
 ROUNDS, CHANGE = 100, 1e-3
+# Precisions that are compared first: so many decades below the largest information.
+DECADES = (-2, 20)
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Posterior:
         root: ``root root^T`` is the covariance, ``[P, P]``.
         log_weight: logarithm of what the unknowns, integrated out, change a density of
             the data by that was taken at their mean: for every unknown the data
-            determine, that its value was not known before.
+            determine, that its value was not known before. Minus infinity without a
+            prior.
     """
 
     mean: Float[Tensor, " P"]
@@ -81,8 +84,12 @@ def posterior(
 
 def _largest_evidence(values: Tensor, right: Tensor) -> float:
     tiny = torch.finfo(values.dtype).tiny
-    # From strong to weak: the first rest from above is the simplest explanation.
-    ridge = max(values.max().item(), tiny) * 1e-6
+    # It may have several maxima: under a strong prior flat features are linear.
+    decades = torch.arange(*DECADES, 0.5, dtype=values.dtype)[:, None]
+    ridges = values.max().clamp(min=tiny**0.5) * 10**-decades
+    explained = (right.square() / (values + ridges)).sum(1)
+    narrowed = torch.log1p(values / ridges).sum(1)
+    ridge = ridges[(explained - narrowed).argmax()].item()
     for _ in range(ROUNDS):
         before = ridge
         effective = (values / (values + ridge)).sum().item()

@@ -61,7 +61,8 @@ class Refinement:
         evidence: logarithm of the density of the observations the rounds worked on, in
             units of their noise and up to a constant, states and coefficients being
             integrated out; fields are compared by it. None where it was not asked for
-            or is not known: rounds must be projected, on at most a thousand unknowns.
+            or is not known: rounds must be projected, on at most a thousand unknowns,
+            and there must be noise.
     """
 
     field: Field
@@ -246,7 +247,7 @@ def refine(
         likely, variance = rounds.doubt(best_field, series, best_level, parted)
     known = None
     if evidence:
-        known = rounds.evidence(best_field, series, best_level, parted, likely)
+        known = rounds.evidence(best_field, series, best_level, parted)
     std = (final.std.square() + variance).sqrt()
     lost = ~std.isfinite()
     return Refinement(

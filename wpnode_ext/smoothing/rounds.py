@@ -1,7 +1,9 @@
 """The two halves of a round of refinement: states from a field, a field from states."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from ..fields.linear import LinearField
 from .directions import count_unknowns
 from .exponential_step import make_step
 from .gauss_newton import Problem, StepFailed
+from .process_noise import likely_process_noise
 from .projected import ProjectedStep, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
 from .state_evidence import state_evidence
@@ -120,21 +123,30 @@ class Rounds:
         return result, (spread * problem.scale.square()).reshape(states.shape)
 
     def evidence(
-        self,
-        field: Field,
-        series: Series,
-        level: float,
-        states: Tensor,
-        likely: ProjectedStep | WideStep | None,
+        self, field: Field, series: Series, level: float, states: Tensor
     ) -> float | None:
         """Logarithm of the density of the data, states and coefficients integrated out.
 
-        None where nobody knows: of many unknowns, or where the last step failed.
+        With the process noise that makes it largest: that of the rounds was chosen by
+        other means. Minus infinity where steps of the field fail; None where nobody
+        knows, for many unknowns and fields that are not linear in them.
         """
-        if not isinstance(likely, ProjectedStep):
+        if self.wide or not self.projected:
             return None
+        assert isinstance(field, LinearField)
         problem, x = self._problem(field, series, level, states)
-        return state_evidence(problem, x) + likely.log_weight
+        level *= likely_process_noise(problem, x)
+        problem, x = self._problem(field, series, level, states)
+        try:
+            step = projected_step(field, problem, x)
+        except StepFailed:
+            return -inf
+        # The density at the coefficients whose weight is known.
+        best = deepcopy(field)
+        best.set_coefficients(step.coefficients)
+        return state_evidence(*self._problem(best, series, level, states)) + (
+            step.log_weight
+        )
 
     def _problem(
         self, field: Field, series: Series, level: float, states: Tensor

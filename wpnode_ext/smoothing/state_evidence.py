@@ -5,13 +5,14 @@ out by Laplace's method is ``(log det link - cost - log det H) / 2`` for the lea
 and the normal equations H there. Fields and process noises are compared by it.
 """
 
+from itertools import groupby
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from .block_tridiagonal import factor
 from .gauss_newton import LEAST_DAMPING, Problem, minimise
-from .windows import Windows
 
 # Numbers that the blocks of the normal equations of some windows may hold.
 CHUNK = 1 << 22
@@ -31,17 +32,18 @@ def state_evidence(
     Args:
         problem: data, field and process noise, uncut.
         x: states in units of the noise.
-        window: samples of a window.
+        window: most samples of a window.
         max_iterations, tolerance: of the smoothing of each.
     """
-    cut = Windows.over(len(x), window, 0)
-    many = max(1, CHUNK // (cut.length * x.shape[1] ** 2))
+    # Every sample in one window: none may count twice. Two lengths, the longer first.
+    windows = torch.arange(len(x)).tensor_split(-(-len(x) // window))
     total = 0.0
-    for windows in torch.arange(len(cut.starts)).split(many):
-        rows = cut.rows(windows)
-        total += evidence_of_windows(
-            problem.cut(rows), x[rows], max_iterations, tolerance
-        )
+    for length, alike in groupby(windows, len):
+        many = max(1, CHUNK // (length * x.shape[1] ** 2))
+        for rows in torch.stack(list(alike), 1).split(many, 1):
+            total += evidence_of_windows(
+                problem.cut(rows), x[rows], max_iterations, tolerance
+            )
     return total
 
 

@@ -1,6 +1,7 @@
 """Settings of a training run: typed, with the paper's values as defaults.
 
-``None`` means "what the paper uses for this method"; :func:`resolve` fills it in.
+``None`` means "what the paper uses for this method", which :func:`resolve` fills in;
+where an entry says so, it means that the data choose.
 """
 
 import difflib
@@ -49,8 +50,9 @@ class FieldConfig:
     """The field. `hidden` is for "mlp", `width` and `kernels` for "conv", `degree` for
     polynomials ("library", "ring_library"), `features`, `depth` and `steepness` for
     random features ("features", "ring"), `offsets`, the neighbours of a site, for both
-    rings. "auto" is "features" for the closed form and "mlp" else. `steepness` None:
-    of largest evidence where states are refined, see :mod:`.feature_search`, else 1."""
+    rings. "auto" is "features" for the closed form and "mlp" else. `steepness`
+    None: chosen by the evidence of noisy data where it is known, else 1; see
+    :mod:`.feature_search`."""
 
     kind: FieldKind = "auto"
     hidden: list[int] = setting(default_factory=lambda: [200, 200])

@@ -24,8 +24,9 @@ from .direct import solve_field
 from .prepare import make_field
 from .solved import Solved
 
-# What is tried where no steepness is set. Where nothing tells, the first is taken.
-STEEPNESS: tuple[float, ...] = (1.0, 0.3, 0.1)
+# What is tried where no steepness is set, the flattest first: their unknowns are the
+# fewest. Where nothing tells, the last is taken.
+STEEPNESS: tuple[float, ...] = (0.1, 0.3, 1.0)
 # Without noise features are doubled if more of a time derivative is left over, and as
 # long as less than this share of it remains.
 LARGEST_RESIDUAL, GAIN = 0.01, 0.5
@@ -68,9 +69,10 @@ def solve_best(
 ) -> tuple[Solved, TrainConfig]:
     """:func:`.direct.solve_field` with random features that suit the data.
 
-    Features whose ``config.field.steepness`` is None are made flatter, from one value
+    Features whose ``config.field.steepness`` is None are made steeper, from one value
     of `STEEPNESS` to the next, while that makes the fit better. They are doubled at
-    most ``config.closed_form.doublings`` times, likewise.
+    most ``config.closed_form.doublings`` times, likewise. Fits of more than a thousand
+    unknowns, to data with inputs, or under some maps of a symmetry, cannot be compared.
 
     Args:
         series, symmetry, coordinates, say: as there.
@@ -90,6 +92,8 @@ def solve_best(
             f"'features' and 'ring'; got {doublings} for the field {kind!r}."
         )
     searching = drawn and config.field.steepness is None
+    if searching and not (config.refine and series.forcing is None):
+        searching, config = False, _steep(config, STEEPNESS[-1])
 
     def solve(settings: TrainConfig) -> Candidate:
         solved = solve_field(
@@ -103,20 +107,16 @@ def solve_best(
         )
         return Candidate(solved, settings)
 
-    best = solve(_steep(config, STEEPNESS[0]) if searching else config)
-    for value in STEEPNESS[1:] if searching else ():
-        if best.evidence is None:
-            break
-        other = solve(_steep(config, value))
-        if not _compared(other, best, f"random features of steepness {value:g}", say):
-            break
-        best = other
+    best = _steepened(config, solve, say) if searching else solve(config)
     for _ in range(doublings):
         if best.evidence is None and best.lacks < 1.0:
+            if best.lacks == 0.0:
+                say("random features are not doubled: their evidence is not known")
             break
+        many = f"{2 * best.config.field.features} random features"
+        say(f"{many} are tried")
         other = solve(_doubled(best.config))
-        many = f"{other.config.field.features} random features"
-        if not _compared(other, best, many, say):
+        if not _better(other, best, many, say):
             break
         best = other
     return best.solved, best.config
@@ -136,22 +136,47 @@ def own_or_made(
     return made
 
 
-def _compared(
+def _steepened(
+    config: TrainConfig,
+    solve: Callable[[TrainConfig], Candidate],
+    say: Callable[[str], None],
+) -> Candidate:
+    """The fit of features as steep as makes it best."""
+    first, *others = STEEPNESS
+    say(f"random features of steepness {first:g} are tried")
+    best = solve(_steep(config, first))
+    if best.evidence is None:
+        say(f"steepness {others[-1]:g} is taken: no evidence tells another one")
+        return solve(_steep(config, others[-1]))
+    for value in others:
+        what = f"random features of steepness {value:g}"
+        say(f"{what} are tried")
+        other = solve(_steep(config, value))
+        if _better(other, best, what, say):
+            best = other
+        elif best.evidence != -inf:
+            break
+    return best
+
+
+def _better(
     other: Candidate, best: Candidate, what: str, say: Callable[[str], None]
 ) -> bool:
     """Whether a fit takes the place of another one."""
-    if best.lacks > 0:
+    complaint = other.solved.complaint
+    if bool(complaint) != bool(best.solved.complaint):
+        better, told = not complaint, complaint or "nothing speaks against them"
+    elif best.lacks > 0:
         better = other.lacks < GAIN * best.lacks
         told = f"{other.lacks / best.lacks:.2g} of what was left over"
     elif other.evidence is None or best.evidence is None:
-        better, told = False, "the evidence is not known"
+        better, told = False, "their evidence is not known"
+    elif other.evidence == -inf:
+        better, told = False, complaint or "their evidence is not finite"
     else:
-        better = other.evidence > best.evidence
         change = other.evidence - best.evidence
-        told = f"logarithm of the evidence {change:+.1f}"
-    if other.solved.complaint and not best.solved.complaint:
-        better = False
-    say(f"{what}: {told}, {'taken' if better else 'not taken'}")
+        better, told = change > 0, f"logarithm of the evidence {change:+.1f}"
+    say(f"{what} are {'' if better else 'not '}taken: {told}")
     return better
 
 
