@@ -51,3 +51,31 @@ def test_no_width_above_the_degree_is_refused() -> None:
     series = make_series(torch.randn(30, 1), dt=1.0)
     with pytest.raises(ValueError, match=r"`widths` must have one above degree \+ 2"):
         local_polynomial(series, widths=[5])
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_states_in_long_gaps_stay_between_those_around_them(irregular: bool) -> None:
+    """Polynomials that reach no sample on the other side would run away."""
+    rng = np.random.default_rng(1)
+    t = 0.05 * (np.arange(400) + irregular * rng.uniform(-0.4, 0.4, 400))
+    clean = np.stack([np.sin(3 * t), np.cos(2 * t)], 1)
+    v = clean + 0.05 * rng.normal(size=clean.shape)
+    # All of both, of one alone, and at both ends.
+    v[100:160] = v[:30] = v[390:, 1] = np.nan
+    v[200:260, 0] = np.nan
+    times = {"t": t} if irregular else {"dt": 0.05}
+    states = local_polynomial(make_series(v, **times)).states.numpy()
+    assert np.abs(states).max() < 1.3
+    kept = ~np.isnan(v)
+    assert np.abs(states - clean)[kept].max() < 0.2
+    for entry, (first, last) in ((0, (99, 160)), (1, (99, 160)), (0, (199, 260))):
+        inside = states[first : last + 1, entry]
+        assert (np.diff(inside) * (inside[-1] - inside[0]) > -1e-2).all()
+
+
+def test_a_component_that_was_never_seen_is_zero() -> None:
+    v = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    v[:20, 1] = float("nan")
+    series = make_series([v[:20], v[20:]], dt=1.0)
+    states = local_polynomial(series).states
+    assert states.isfinite().all() and (states[:20, 1] == 0).all()

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.interpolate import PchipInterpolator
 from torch import Tensor
 
 from .._typing import Array
@@ -15,6 +16,8 @@ from ..runs import gap_free_runs
 WIDTHS = (7, 9, 13, 17, 25, 35, 51)
 # Share of ridge on the normalised polynomial that keeps fits of few samples defined.
 RIDGE = 1e-12
+# How well a polynomial keeps constants that is not left to this ridge.
+KEPT = 1e-3
 # Numbers the design matrices of a slice of samples may hold.
 SLICE = 1 << 22
 # Noise below this share of a component's size leaves nothing to refine, and cannot be
@@ -45,8 +48,9 @@ def local_polynomial(
 
     On uniform times without gaps this is the Savitzky-Golay filter. A degree of 4 keeps
     the peaks that a positive kernel would flatten. Windows end at gaps and borders,
-    missing values have no weight. Of the widths each component takes the one with the
-    least error in predicting samples from their neighbours alone.
+    missing values have no weight; those that no polynomial reaches lie on a monotone
+    curve between the states around them. Of the widths each component takes the one
+    with the least error in predicting samples from their neighbours alone.
 
     Args:
         series: the observations.
@@ -59,18 +63,18 @@ def local_polynomial(
             f"`widths` must have one above degree + 2 = {degree + 2}; "
             f"got {list(widths)}."
         )
-    states, sigma, least = _fitted(series, degree, usable[0])
+    states, sound, sigma, least = _fitted(series, degree, usable[0])
     chosen = torch.full(least.shape, usable[0])
     for width in usable[1:]:
-        other, noise, error = _fitted(series, degree, width)
+        other, firm, noise, error = _fitted(series, degree, width)
         better = error < least
-        states[:, better] = other[:, better]
+        states[:, better], sound[:, better] = other[:, better], firm[:, better]
         sigma[better], least[better], chosen[better] = (
             noise[better],
             error[better],
             width,
         )
-    shape = series.v.shape
+    shape, states = series.v.shape, _bridged(series, states, sound)
     return LocalFit(
         states.reshape(shape), sigma.reshape(shape[1:]), int(chosen.max().item())
     )
@@ -127,8 +131,17 @@ def _noise(
 
 def _fitted(
     series: Series, degree: int, width: int
-) -> tuple[Float[Tensor, "N D"], Float[Tensor, " D"], Float[Tensor, " D"]]:
-    """States, noise, and the squared error in predicting samples from the others."""
+) -> tuple[
+    Float[Tensor, "N D"],
+    Bool[Tensor, "N D"],
+    Float[Tensor, " D"],
+    Float[Tensor, " D"],
+]:
+    """States, noise, and the squared error in predicting samples from the others.
+
+    The second are those states that are sound: constants are kept, and noise is not
+    made larger. Far from all samples a polynomial does neither.
+    """
     n = series.n_samples
     data = series.v.double().reshape(n, -1)
     seen = torch.ones_like(data)
@@ -137,6 +150,7 @@ def _fitted(
     rows, inside = _windows(series, width)
     size = max(1, SLICE // (width * (degree + 1)))
     states, leverage = torch.empty_like(data), torch.empty_like(data)
+    sound = torch.ones_like(data, dtype=torch.bool)
     shared, half, rest = bool(seen.all()), width // 2, torch.arange(n)
     regular = inside.all(1) & (rows[:, half] == rest)
     if shared and series.dt is not None and regular.any():
@@ -157,13 +171,42 @@ def _fitted(
         kernel = _kernels(series.times, part, picked, weights, degree)
         own = (picked == part[:, None]).double()
         leverage[part] = (kernel * own[:, None]).sum(-1)
+        kept = (kernel.sum(-1) - 1).abs() < KEPT
+        sound[part] = kept & (kernel.square().sum(-1) <= 1)
         states[part] = (kernel * data[picked].transpose(1, 2)).sum(-1)
     share = 1 - leverage.clamp(max=0.99)
     left = (data - states) * seen
     counts = seen.sum(0).clamp(min=1)
     variance = (left.square() / share).sum(0) / counts
     error = (left / share).square().sum(0) / counts
-    return states, variance.sqrt(), error
+    # A value that is there is a state in any case.
+    return states, sound | (seen > 0), variance.sqrt(), error
+
+
+def _bridged(
+    series: Series, states: Float[Tensor, "N D"], sound: Bool[Tensor, "N D"]
+) -> Float[Tensor, "N D"]:
+    """The states, those that are not sound taken from the others.
+
+    Between them on a monotone cubic, which does not overshoot; before the first and
+    after the last of a stretch equal to it.
+    """
+    if sound.all():
+        return states
+    states, times = states.clone(), series.times
+    for begin, end in gap_free_runs(len(states), lengths=series.lengths, t=series.t):
+        for entry in (~sound[begin:end].all(0)).nonzero().flatten().tolist():
+            known = sound[begin:end, entry]
+            t, own = times[begin:end], states[begin:end, entry]
+            if not known.any():
+                own.zero_()
+                continue
+            lost = t[~known].clamp(t[known][0], t[known][-1])
+            own[~known] = own[known][0]
+            if known.sum() > 1:
+                curve = PchipInterpolator(t[known].numpy(), own[known].numpy())
+                own[~known] = torch.from_numpy(curve(lost.numpy()))
+    return states
 
 
 def _windows(series: Series, width: int) -> tuple[Int[Tensor, "N w"], Tensor]:
