@@ -10,7 +10,7 @@ from torch import Tensor
 from ._typing import Array
 from .data import Data, Series, as_series
 from .forecaster import Forecaster
-from .smoothing import LocalFit, first_states, smooth_states, step_error
+from .smoothing import LocalFit, first_states, smooth_around_gaps, step_error
 from .smoothing.likely_states import likely_states
 from .training.reduced import scaled_series
 from .training.states_file import RefinedStates
@@ -40,12 +40,12 @@ class Assimilator(Forecaster):
         """
         series = self._scaled(as_series(v, dt=dt, t=t, mask=mask))
         first = first_states(series)
-        found = smooth_states(
+        found = smooth_around_gaps(
             deepcopy(self.field_).cpu(),
             series,
+            first,
             sigma=first.sigma,
             process_noise=self._error(first.sigma),
-            start=first.states,
         )
         assert found.std is not None
         return RefinedStates(

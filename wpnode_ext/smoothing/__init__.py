@@ -1,5 +1,6 @@
 """Noisy series and a model that is almost right: the states between the two."""
 
+from .gaps import smooth_around_gaps
 from .held_out import Watch, hide_values
 from .local_polynomial import (
     LocalFit,
@@ -29,6 +30,7 @@ __all__ = [
     "local_polynomial",
     "projected_step",
     "refine",
+    "smooth_around_gaps",
     "smooth_states",
     "step_error",
     "wide_step",

@@ -19,12 +19,12 @@ from torch import Tensor
 from .._typing import Array, Field
 from ..data import Series, as_series
 from ..fields.linear import LinearField
+from .gaps import ended_at, long_gaps, smooth_around_gaps, without
 from .gauss_newton import StepFailed
 from .held_out import Watch, hide_values, spread_stretches
 from .local_polynomial import NEGLIGIBLE_NOISE, first_states, is_negligible
 from .projected import ProjectedStep
 from .rounds import TOLERANCE, Fit, Round, Rounds, is_wide, record
-from .smoother import smooth_states
 from .wide import WideStep
 
 Update = Literal["auto", "projected", "fit"]
@@ -162,8 +162,8 @@ def refine(
         if series.mask is not None:
             # What is missing is what the field says.
             error = schedule[-1] * least
-            seen = smooth_states(
-                field, series, process_noise=error, start=start.states, **options
+            seen = smooth_around_gaps(
+                field, series, start, process_noise=error, **options
             )
             assert seen.std is not None
             states = torch.where(series.mask, seen.states, states)
@@ -181,7 +181,11 @@ def refine(
         )
     noise = least
     rounds = Rounds(fit, projected, wide, options)
-    whole, states = series, start.states
+    gaps, states = long_gaps(series, start.width), start.states
+    whole = series = ended_at(series, gaps)
+    if projected and gaps:
+        pieces = without(series, gaps)
+        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
     if projected and samples is not None and samples < series.n_samples:
         pieces = spread_stretches(series, samples)
         series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
@@ -233,11 +237,11 @@ def refine(
         # What the coefficients' errors do to states is much the same all over.
         likely, variance = rounds.doubt(best_field, series, best_level, states)
         variance, states = variance.mean(0), start.states
-    final = smooth_states(
+    final = smooth_around_gaps(
         best_field,
         whole,
+        replace(start, states=states),
         process_noise=best_level * noise,
-        start=states,
         tolerance=TOLERANCE,
         **options,
     )
