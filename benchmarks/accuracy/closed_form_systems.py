@@ -9,6 +9,8 @@ from wpnode_ext.training import TrainConfig
 from wpnode_ext.training.config import ClosedFormConfig, FieldConfig
 
 NOISE = (0.0, 0.01, 0.05, 0.1, 0.2)
+# Of trajectories, noise, fields and starts; the draw is added.
+SEEDS = {False: (1000, 2000, 3000, 4000), True: (91000, 92000, 93000, 94000)}
 
 
 @dataclass(frozen=True, eq=False)

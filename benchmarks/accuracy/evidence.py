@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from closed_form import SEEDS, trajectory
-from closed_form_systems import MAPS, SYSTEMS, WAVES, Setting
+from closed_form import trajectory
+from closed_form_systems import MAPS, SEEDS, SYSTEMS, WAVES, Setting
 from finished import append, read_results
 
 from wpnode_ext import evaluate_field, keep_freed_memory
