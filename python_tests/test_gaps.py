@@ -17,6 +17,8 @@ from wpnode_ext.smoothing.gaps import (
     without,
 )
 from wpnode_ext.smoothing.model_step import ModelStep
+from wpnode_ext.training import TrainConfig
+from wpnode_ext.training.config import FieldConfig
 
 DT = 0.01
 
@@ -135,3 +137,16 @@ def test_bars_stay_within_the_spread_of_the_data() -> None:
     assert found.std is not None
     assert (found.std <= first_states(series).states.std(0) + 1e-9).all()
     assert (found.states - clean)[1300:].square().mean().sqrt() < 0.3 * sigma
+
+
+def test_fits_to_smoothed_states_are_not_spoiled_either() -> None:
+    """Features that are no families of the maps: the data are multiplied instead."""
+    clean, v, sigma = noisy_lorenz63(3000, 0.05)
+    v[1000:1200] = float("nan")
+    features = FieldConfig(kind="features", features=101, steepness=0.3)
+    config = TrainConfig(method="closed_form", field=features)
+    model = WPNODE(config=config, symmetry="-,-,+").fit(v, DT)
+    assert model.solved_.refinement.likely is None
+    error = (model.states_ - clean) / sigma
+    assert error[:1000].square().mean().sqrt() < 0.25
+    assert error[1200:].square().mean().sqrt() < 0.25
