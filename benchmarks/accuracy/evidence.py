@@ -127,7 +127,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             if (row["families"], row["steepness"]) == (families, steepness)
         }
         cells = " | ".join(own.get(level, "") for level in levels)
-        lines.append(f"| {families} | {steepness:g} | {cells} |")
+        lines += [f"| {families} | {steepness:g} | {cells} |"] if own else []
     made_with = provenance(torch.device("cpu"), [row["commit"] for row in rows])
     return "\n".join([*lines, "", f"*{made_with}*", ""])
 
