@@ -4,31 +4,25 @@ Flat features are close to polynomials of low degree. They leave less open where
 are few, between the branches of an attractor and beyond them; steep ones follow sharper
 bends. Few features determine their head well, many can follow more fields. Either way
 noisy data tell which of two fits is better by their evidence: the density that a field
-gives them, whatever its coefficients and the states were. But it must not forecast them
-clearly worse. Without noise what a field leaves over of a time derivative tells whether
-it has features enough.
+gives them, whatever its coefficients and the states were. Without noise what a field
+leaves over of a time derivative tells whether it has features enough.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..coordinates import Coordinates
 from ..data import Series
 from ..fields import LinearField
-from ..record import Record
 from ..symmetry import Symmetry
 from .config import TrainConfig
 from .direct import solve_field
 from .prepare import make_field
-from .reduced import scaled_series
 from .solved import Solved
-from .validation import ForecastValidation
 
 # What is tried where no steepness is set, the flattest first: their unknowns are the
 # fewest. Where nothing tells, the last is taken.
@@ -36,20 +30,16 @@ STEEPNESS: tuple[float, ...] = (0.1, 0.3, 1.0)
 # Without noise features are doubled if more of a time derivative is left over, and as
 # long as less than this share of it remains.
 LARGEST_RESIDUAL, GAIN = 0.01, 0.5
-# Standard errors by which forecasts must differ to decide, and errors, in units of the
-# spread of the data, from which on they are lost.
-SURE, LOST = 2.0, 1.0
 # Kinds of fields that have random features.
 DRAWN = ("features", "ring")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Candidate:
-    """A fit, its settings, and what was fitted."""
+    """A fit and its settings."""
 
     solved: Solved
     config: TrainConfig
-    series: Series
 
     @property
     def evidence(self) -> float | None:
@@ -67,23 +57,6 @@ class Candidate:
             return 0.0
         return self.solved.unexplained / LARGEST_RESIDUAL
 
-    @cached_property
-    def forecast_errors(self) -> Float[Tensor, " B"]:
-        """Of forecasts of the observations from refined states, one for each start.
-
-        Evidence looks from sample to sample: a mode that grows instead of decaying,
-        and that noise hides, shows in longer forecasts alone.
-        """
-        found = self.solved.refinement
-        assert found is not None
-        scaled = scaled_series(self.series, self.solved.scaler, None)
-        states = replace(scaled, v=found.states, mask=None)
-        record = Record(**states.plan_arguments())
-        forecast = ForecastValidation(record, observed=scaled.v)
-        with torch.no_grad():
-            errors, _ = forecast.errors(self.solved.field)
-        return errors.clamp(max=LOST).mean(0)
-
 
 def solve_best(
     series: Series,
@@ -98,9 +71,7 @@ def solve_best(
 
     Features whose ``config.field.steepness`` is None are made steeper, from one value
     of `STEEPNESS` to the next, while that makes the fit better. They are doubled at
-    most ``config.closed_form.doublings`` times, likewise. Of two fits to noisy data the
-    better one has the larger evidence and does not forecast them clearly worse. Fits
-    of more than a thousand
+    most ``config.closed_form.doublings`` times, likewise. Fits of more than a thousand
     unknowns, to data with inputs, or under some maps of a symmetry, cannot be compared.
 
     Args:
@@ -134,7 +105,7 @@ def solve_best(
             evidence=searching or doublings > 0,
             say=say,
         )
-        return Candidate(solved, settings, series)
+        return Candidate(solved, settings)
 
     best = _steepened(config, solve, say) if searching else solve(config)
     for _ in range(doublings):
@@ -205,10 +176,6 @@ def _better(
     else:
         change = other.evidence - best.evidence
         better, told = change > 0, f"logarithm of the evidence {change:+.1f}"
-        rise = other.forecast_errors - best.forecast_errors
-        # States believe their own field: better forecasts would prove less.
-        if better and rise.mean() > SURE * rise.std() / len(rise) ** 0.5:
-            better, told = False, f"{told}, but error of forecasts {rise.mean():+.2g}"
     say(f"{what} are {'' if better else 'not '}taken: {told}")
     return better
 

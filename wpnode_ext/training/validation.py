@@ -31,17 +31,10 @@ class ForecastValidation:
         starts: number of forecasts, from starts spread evenly over the record.
         horizon: samples to forecast; default a quarter of the longest stretch, at most
             500. At most half of that stretch, which leaves room for different starts.
-        observed: what forecasts from the record are compared with, where it is not the
-            record itself; of the same shape.
     """
 
     def __init__(
-        self,
-        record: Record,
-        *,
-        starts: int = 32,
-        horizon: int | None = None,
-        observed: Float[Tensor, "N ..."] | None = None,
+        self, record: Record, *, starts: int = 32, horizon: int | None = None
     ) -> None:
         longest = max((stop - first for first, stop in record.runs), default=0)
         wanted = min(longest // 4, _LONGEST) if horizon is None else horizon
@@ -55,7 +48,6 @@ class ForecastValidation:
         chosen = torch.linspace(0, len(candidates) - 1, min(starts, len(candidates)))
         self._starts = candidates[chosen.round().long()].to(record.v.device)
         self._record = record
-        self._observed = record.v if observed is None else observed
         flat = record.v.flatten(1)
         inside = torch.cat([flat[first:stop] for first, stop in record.runs])
         self._spread = inside.var(0, correction=0).sum().sqrt()
@@ -75,13 +67,13 @@ class ForecastValidation:
     ) -> tuple[Float[Tensor, "H B"], Float[Tensor, "H B"]]:
         """E of every lead time and start, and the lengths of the steps before it."""
         self._follow(device_of(field, self._starts.device))
-        t, v, seen = self._record.t, self._record.v, self._observed
+        t, v = self._record.t, self._record.v
         times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
         steps = [times[lead + 1] - times[lead] for lead in range(self.horizon)]
         states = self._forecast(field, v[self._starts], times[0], steps)
         errors = torch.stack(
             [
-                (u - seen[self._starts + lead]).flatten(1).norm(dim=1) / self._spread
+                (u - v[self._starts + lead]).flatten(1).norm(dim=1) / self._spread
                 for lead, u in enumerate(states, start=1)
             ]
         ).nan_to_num(nan=_LOST, posinf=_LOST)
@@ -106,5 +98,4 @@ class ForecastValidation:
         if self._starts.device != device:
             self._record = self._record.to(device, self._record.v.dtype)
             self._starts = self._starts.to(device)
-            self._observed = self._observed.to(device)
             self._spread = self._spread.to(device)
