@@ -200,3 +200,15 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
             if pattern.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
     assert found == []
+
+
+def test_links_between_files_lead_somewhere() -> None:
+    broken = []
+    for path in tree_files():
+        if path.suffix != ".md":
+            continue
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+            outside = target.startswith(("http:", "https:", "mailto:"))
+            if not outside and not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)}: {target}")
+    assert broken == []
