@@ -43,7 +43,10 @@ LAYERS = (
         "evaluation",
         "export",
         "forecaster",
+        "hidden_state",
         "model_file",
+        "model_verdict",
+        "verdict",
     },
     {"baselines"},
     {"figures", "html", "report", "report_data"},
@@ -60,8 +63,6 @@ OPTIONAL = {
     "xarray",
     "zarr",
 }
-LINE_CEILING = 300
-LONGER_FOR_A_REASON: dict[str, str] = {}
 
 
 def layer_of(module: str) -> int:
@@ -174,17 +175,6 @@ def test_a_reversed_arrow_is_found_inside_a_subpackage(tmp_path: Path) -> None:
 
 def test_optional_packages_are_imported_only_where_they_are_needed() -> None:
     assert eager_optional_imports(PACKAGE) == []
-
-
-def test_python_files_stay_below_the_line_ceiling() -> None:
-    too_long = {}
-    for path in tree_files():
-        name = str(path.relative_to(ROOT))
-        if path.suffix == ".py" and name not in LONGER_FOR_A_REASON:
-            lines = len(path.read_text(encoding="utf-8").splitlines())
-            if lines > LINE_CEILING:
-                too_long[name] = lines
-    assert too_long == {}
 
 
 def test_no_file_names_a_folder_of_one_machine() -> None:
