@@ -1,7 +1,7 @@
 """Fixtures every test file may ask for: where, in which precision, how exactly."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,3 +58,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, as a user of the command does."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """Real data beside the checkout; the test skips where they are missing."""
+
+    def find(name: str) -> Path:
+        path = Path(__file__).resolve().parents[2] / "shared/data" / name
+        if not path.exists():
+            pytest.skip(f"needs {name}, which is not beside the checkout")
+        return path
+
+    return find

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from training_cases import COMMAND_SETTINGS as SMALL
-from training_cases import DT, oscillator_data
+from training_cases import DT, FITTED, oscillator_data
 from wpnode_ext.cli import demo, main
 from wpnode_ext.estimator import load
 from wpnode_ext.noise import estimate_noise
@@ -53,7 +53,7 @@ def test_a_tour_from_simulation_to_report(folder, capsys) -> None:
         risks = [float(row["risk"]) for row in csv.DictReader(file)]
     assert risks and risks[0] <= 1.1 * min(risks)
     settings = ["data.path=l.npz", "name=one", "optim.epochs=2", *last.split()]
-    assert main(["train", "-q", "method=weak", *settings]) == 0
+    assert main(["train", "-q", "method=weak", *settings]) in FITTED
     assert main(["forecast", "runs/one", "--data", "l.npz", "--steps", "20"]) == 0
     assert main(["forecast", "runs/one", "--state", "1,2,20", "-o", "f.csv"]) == 0
     with open("f.csv") as file:
@@ -81,7 +81,7 @@ def test_a_tour_from_simulation_to_report(folder, capsys) -> None:
 
 
 def test_without_a_reference_the_held_out_data_are_taken(folder, data, capsys) -> None:
-    assert train(data, "name=one", "optim.epochs=1") == 0
+    assert train(data, "name=one", "optim.epochs=1") in FITTED
     capsys.readouterr()
     assert main(["evaluate", "runs/one", "--starts", "3", "--no-climate"]) == 0
     text = capsys.readouterr().out
@@ -93,7 +93,7 @@ def test_without_a_reference_the_held_out_data_are_taken(folder, data, capsys) -
 
 
 def test_the_run_folder_holds_what_it_promises(folder, data) -> None:
-    assert train(data, "name=one", "optim.epochs=2") == 0
+    assert train(data, "name=one", "optim.epochs=2") in FITTED
     run = folder / "runs" / "one"
     names = {p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file()}
     assert names == {
@@ -111,16 +111,16 @@ def test_the_run_folder_holds_what_it_promises(folder, data) -> None:
 
 
 def test_a_run_is_not_overwritten_unless_asked(folder, data, capsys) -> None:
-    assert train(data, "name=one", "optim.epochs=1") == 0
+    assert train(data, "name=one", "optim.epochs=1") in FITTED
     assert train(data, "name=one", "optim.epochs=1") == 1
     assert "holds a run already" in capsys.readouterr().err
-    assert train(data, "name=one", "optim.epochs=1", "--overwrite") == 0
+    assert train(data, "name=one", "optim.epochs=1", "--overwrite") in FITTED
 
 
 def test_resuming_continues_to_the_bits_of_a_run_without_a_break(folder, data) -> None:
-    assert train(data, "name=whole", "optim.epochs=6") == 0
-    assert train(data, "name=parts", "optim.epochs=3") == 0
-    assert main(["train", "-q", "--resume", "runs/parts", "optim.epochs=6"]) == 0
+    assert train(data, "name=whole", "optim.epochs=6") in FITTED
+    assert train(data, "name=parts", "optim.epochs=3") in FITTED
+    assert main(["train", "-q", "--resume", "runs/parts", "optim.epochs=6"]) in FITTED
     models = [load(f"runs/{name}/model.pt") for name in ("whole", "parts")]
     whole, parts = (m.field_.state_dict() for m in models)
     assert all(torch.equal(whole[name], parts[name]) for name in whole)

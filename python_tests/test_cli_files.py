@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training_cases import COMMAND_SETTINGS as SMALL
-from training_cases import DT
+from training_cases import DT, FITTED
 from wpnode_ext.cli import main
 from wpnode_ext.estimator import load
 
@@ -16,7 +16,7 @@ def test_columns_times_and_inputs_are_read_from_csv_files(folder, capsys) -> Non
     table = np.column_stack([t, np.sin(t), np.cos(t), np.sign(np.sin(t))])
     np.savetxt("d.csv", table, delimiter=",", header="when,a,b,push", comments="")
     given = ["data.path=d.csv", "data.time=when", "data.forcing=[push]"]
-    assert main(["train", "-q", *given, *SMALL, "optim.epochs=1", "name=csv"]) == 0
+    assert main(["train", "-q", *given, *SMALL, "optim.epochs=1", "name=csv"]) in FITTED
     model = load("runs/csv/model.pt")
     assert model.names_ == ("a", "b") and model.forcing_scaler_ is not None
     capsys.readouterr()
@@ -31,7 +31,7 @@ def test_forecasts_read_files_as_the_data_of_training_were(folder, capsys) -> No
     table = np.column_stack([t, np.sin(t), np.cos(t), 0 * t])
     np.savetxt("d.csv", table, delimiter=",", header="when,a,b,rest", comments="")
     given = ["data.path=d.csv", "data.time=when", "data.columns=[a,b]"]
-    assert main(["train", "-q", *given, *SMALL, "optim.epochs=1", "name=csv"]) == 0
+    assert main(["train", "-q", *given, *SMALL, "optim.epochs=1", "name=csv"]) in FITTED
     start = ["forecast", "runs/csv", "--data", "d.csv", "--steps", "3"]
     assert main([*start, "--at", "10", "-o", "next.csv"]) == 0
     rows = np.loadtxt("next.csv", delimiter=",", skiprows=1)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from training_cases import COMMAND_SETTINGS as SMALL
-from training_cases import DT, oscillator_data
+from training_cases import DT, FITTED, oscillator_data
 from wpnode_ext.cli import main
 from wpnode_ext.ensemble import forecast_members
 from wpnode_ext.estimator import load
@@ -21,7 +21,7 @@ def run(folder) -> str:
     np.savez("data.npz", v=clean[:500], dt=DT)
     np.savez("test.npz", v=clean[500:], dt=DT)
     settings = ["data.path=data.npz", *SMALL, "optim.epochs=1", "name=one"]
-    assert main(["train", "-q", *settings]) == 0
+    assert main(["train", "-q", *settings]) in FITTED
     return "runs/one"
 
 
@@ -83,7 +83,7 @@ def test_a_report_follows_the_members_of_an_ensemble_alike(run, monkeypatch) -> 
     monkeypatch.setattr("wpnode_ext.forecaster.forecast_members", members)
     settings = ["field.kind=library", "weak.p=4", "weak.ell=30", "ensemble=2"]
     data = ["data.path=data.npz", "name=many", "data.dt=0.05"]
-    assert main(["train", "-q", *data, *settings]) == 0
+    assert main(["train", "-q", *data, *settings]) in FITTED
     page = ["report", "runs/many", "--reference", "test.npz", "--no-climate"]
     assert main([*page, "--starts", "3", "--solver", "rk4", "--substeps", "5"]) == 0
     assert steps == [pytest.approx(DT / 5)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from wpnode_ext import WPNODE
 from wpnode_ext.training.config import (
     TrainConfig,
     dotted_names,
@@ -11,6 +12,36 @@ from wpnode_ext.training.config import (
     to_dict,
 )
 from wpnode_ext.training.presets import paper_config
+
+
+def test_settings_are_taken_from_dicts_as_from_the_command() -> None:
+    asked = {"weak.ell": 40, "weak": {"p": 6}, "lam": 1, "field.hidden": (8, 8)}
+    config = WPNODE(config=asked).config
+    assert (config.weak.ell, config.weak.p, config.weak.q) == (40, 6, 0)
+    assert config.lam == 1.0 and config.field.hidden == [8, 8]
+    words = ["weak.ell=40", "weak.p=6", "lam=1", "field.hidden=[8,8]"]
+    assert config == load(TrainConfig, None, words)
+    # Arguments replace what the settings say.
+    assert WPNODE(config=asked, ell=20).config.weak.ell == 20
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "words"),
+    [
+        ({"weak.el": 4}, ValueError, "`weak.el` is not a setting.*`weak.ell`"),
+        ({"weak": {"el": 4}}, ValueError, "`weak.el` is not a setting.*`weak.ell`"),
+        ({"weak": 4}, TypeError, "`weak` must be a dict of settings; got 4"),
+        ({"lam.x": 4}, ValueError, "`lam` has no settings below it"),
+        ({"lam": "much"}, TypeError, "`lam` must be float; got 'much'"),
+        ({"refine": "yes"}, TypeError, "`refine` must be bool or None; got 'yes'"),
+        ({"method": "best"}, ValueError, "`method` must be one of auto, wp.*'best'"),
+        ({"weak.ell": True}, TypeError, "`weak.ell` must be int; got True"),
+        (["weak.ell=40"], TypeError, "`config` must be a TrainConfig, or a dict"),
+    ],
+)
+def test_settings_that_are_none_say_what_is_wanted(config, error, words) -> None:
+    with pytest.raises(error, match=words):
+        WPNODE(config=config)
 
 
 def test_presets_hold_what_the_paper_lists_for_each_system() -> None:

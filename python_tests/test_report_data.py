@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from training_cases import COMMAND_SETTINGS as SMALL
-from training_cases import DT, oscillator_data
+from training_cases import DT, FITTED, oscillator_data
 from wpnode_ext.cli import main
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.html import Page
@@ -43,7 +43,7 @@ def test_a_run_on_a_short_series_has_a_report(folder) -> None:
     pytest.importorskip("matplotlib")
     np.savez("short.npz", v=noisy(16).numpy(), dt=DT)
     settings = [*SMALL, "weak.ell=4", "weak.p=2", "optim.epochs=1", "name=short"]
-    assert main(["train", "-q", "data.path=short.npz", *settings]) == 0
+    assert main(["train", "-q", "data.path=short.npz", *settings]) in FITTED
     assert main(["report", "runs/short", "--no-climate"]) == 0
     assert "Noise was not estimated" in (folder / "runs/short/report.html").read_text()
 

@@ -16,6 +16,9 @@ from wpnode_ext.training.config import OptimConfig, StrongForm, WeakForm
 from wpnode_ext.training.log import RunLog
 
 DT = 0.05
+# Exit codes of `wpnode train` where it wrote a model: the verdict on a network of a few
+# epochs does not matter to a test of something else.
+FITTED = (0, 3)
 # A quick weak training, as arguments of the command.
 COMMAND_SETTINGS = [
     "method=weak",

@@ -1,6 +1,6 @@
 """Fit, forecast, judge, save: the whole method behind one object."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,18 +15,27 @@ from .coordinates import Coordinates
 from .data import Data, Series, as_series
 from .fields import as_field
 from .model_file import read_model
+from .model_verdict import judge_model
 from .selection import WeakFormChoice
 from .symmetry import Symmetry
-from .training.config import FieldKind, Method, TrainConfig, resolve
+from .training.config import (
+    FieldKind,
+    Method,
+    TrainConfig,
+    from_settings,
+    resolve,
+)
 from .training.distributed import ProcessGroup
 from .training.feature_search import solve_best
 from .training.log import RunLog
+from .training.loop import TrainingDiverged
 from .training.method import choose_method, choose_weak_form, left_out
 from .training.network import Place, train_network
 from .training.prepare import attach_forcing, hold_out, make_field, prepare
 from .training.reduced import checked_coordinates, checked_symmetry
 from .training.run_folder import RunFolder
 from .training.states_file import RefinedStates, write_states
+from .verdict import warn_of
 
 
 class WPNODE(Assimilator):
@@ -63,7 +72,9 @@ class WPNODE(Assimilator):
             "minmax" into "standard", and `coordinates` have unit spread always. Sites
             are scaled alike for a field with ``same_at_sites``, as rings and "conv".
         device: "cpu", "cuda" or "cuda:1"; the closed form computes on the CPU.
-        config: all settings at once; the arguments above replace its entries.
+        config: all settings at once, or a dict of some with the names the command has,
+            {"weak.ell": 40} or {"weak": {"ell": 40}}; the arguments above replace its
+            entries.
         verbose: show progress.
 
     Attributes:
@@ -102,11 +113,11 @@ class WPNODE(Assimilator):
         seed: int | None = None,
         scaler: Literal["minmax", "standard", "identity"] | None = None,
         device: str | None = None,
-        config: TrainConfig | None = None,
+        config: TrainConfig | Mapping[str, Any] | None = None,
         verbose: bool = False,
     ) -> None:
         self._forget()
-        given = config or TrainConfig()
+        given = from_settings(TrainConfig, {} if config is None else config)
         # Settings of a command have more entries; the model keeps those of training.
         names = (entry.name for entry in fields(TrainConfig))
         base = TrainConfig(**{name: getattr(given, name) for name in names})
@@ -181,7 +192,7 @@ class WPNODE(Assimilator):
             self.why_ += left_out(
                 config, group.device, self._given_scaler, validation is not None
             )
-            complaint = self._solve(series, config, run)
+            complaint = self._solve(series, config, run, validation)
             if not complaint:
                 return self
             self._forget()
@@ -216,11 +227,18 @@ class WPNODE(Assimilator):
         self._set_model(field, data.scaler, data.forcing_scaler, config, series)
         folder = RunFolder(run) if isinstance(run, str | Path) else run
         place = Place(folder, resume, group, self.verbose)
-        trained = train_network(field, make, series, training, data, config, place)
+        try:
+            trained = train_network(field, make, series, training, data, config, place)
+        except TrainingDiverged as error:
+            if method != "closed_form":
+                raise
+            raise TrainingDiverged(f"{self.why_}; then a network: {error}") from error
         self.physical_field_.to(self.scaler_device())
         self.result_, self.members_ = trained.result, trained.members
         if trained.refined is not None:
             self._set_states(trained.refined)
+        if group.is_main and trained.result.signal is None:
+            self._judge(training, validation)
         return self
 
     def _solve(
@@ -228,6 +246,7 @@ class WPNODE(Assimilator):
         series: Series,
         config: TrainConfig,
         run: RunFolder | str | Path | None,
+        validation: Series | None,
     ) -> str:
         """The closed form: no epochs, no held-out part; why it is given up, if it is.
 
@@ -253,7 +272,31 @@ class WPNODE(Assimilator):
             self._set_states(found)
             if folder is not None:
                 write_states(folder.states, found)
+        probe = None
+        if validation is None:
+            probe = solved.without_end(config.validation.fraction)
+        self._judge(series, validation, probe=probe, complaint=solved.complaint)
         return ""
+
+    def _judge(
+        self,
+        series: Series,
+        held_out: Series | None,
+        *,
+        probe: nn.Module | None = None,
+        complaint: str = "",
+    ) -> None:
+        """Sets `verdict_`; warns of a model that should not be used.
+
+        Args:
+            series: all that was fitted.
+            held_out: what was not, where it was kept apart or given.
+            probe: the field fitted without the end of `series`.
+        """
+        self.verdict_ = judge_model(
+            self, series, held_out, probe=probe, complaint=complaint
+        )
+        warn_of(self.verdict_)
 
     def _forget(self) -> None:
         """Takes back all that an earlier fit found."""
@@ -263,6 +306,7 @@ class WPNODE(Assimilator):
         self.states_: Tensor | None = None
         self.states_std_: Tensor | None = None
         self.sigma_: Tensor | None = None
+        self.verdict_ = None
 
     def _set_states(self, found: RefinedStates) -> None:
         self.states_, self.states_std_ = found.states, found.std

@@ -1,5 +1,6 @@
 """What a trained model can do: forecast, score, evaluate, print, save."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from .training.config import TrainConfig
 from .training.inputs import attached, inputs_at, inputs_of, refuse_inputs
 from .training.prepare import filtered, make_record, running_clocks
 from .training.validation import ForecastValidation
+from .verdict import Verdict
 
 # Of the largest state that is known: beyond so many of it a forecast has diverged.
 FAR = 100.0
@@ -44,6 +46,8 @@ class Forecaster:
         process_noise_: error of the field from sample to sample, in units of the noise;
             found by the refinement, None without one.
         why_: why the method is the one in ``config_.method``.
+        verdict_: whether to use the model, and why; ``print(model.verdict_)`` gives it
+            in two lines. None where training was stopped.
     """
 
     names_: tuple[str, ...] | None = None
@@ -51,6 +55,7 @@ class Forecaster:
     members_: Sequence[nn.Module] = ()
     process_noise_: float | None = None
     why_: str = ""
+    verdict_: Verdict | None = None
 
     def forecast(
         self,
@@ -77,6 +82,7 @@ class Forecaster:
         """
         batched, start = self._states(u0)
         result = self.rollout(start, t, forcing=forcing, method=method, **options)
+        warn_of_divergence(result)
         return result.u if batched else result.u[:, 0]
 
     def rollout(
@@ -276,3 +282,17 @@ class Forecaster:
     def _check_fitted(self) -> None:
         if not hasattr(self, "field_"):
             raise RuntimeError("the model is not fitted; call `fit` first.")
+
+
+def warn_of_divergence(result: RolloutResult) -> None:
+    """Warns of forecasts that ended before the last of the times."""
+    count, total = int(result.diverged.sum()), len(result.diverged)
+    if count == 0:
+        return
+    which = "the forecast" if total == 1 else f"{count} of {total} forecasts"
+    warnings.warn(
+        f"{which} diverged at t = {result.diverged_at.min().item():g}; states are NaN "
+        "from then on.",
+        RuntimeWarning,
+        stacklevel=3,
+    )

@@ -18,6 +18,7 @@ th, td { text-align: left; padding: 0.25rem 1rem 0.25rem 0; vertical-align: top;
          border-bottom: 1px solid #ddd; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 figcaption, .note { color: #555; font-size: 0.9rem; }
+.verdict { background: #f3f3f3; padding: 0.6rem 1rem; }
 code { background: #f3f3f3; padding: 0 0.2rem; }
 """
 
@@ -35,6 +36,13 @@ class Page:
     def paragraph(self, text: str, *, note: bool = False) -> None:
         kind = ' class="note"' if note else ""
         self._parts.append(f"<p{kind}>{html.escape(text)}</p>")
+
+    def verdict(self, text: str, details: str) -> None:
+        """What matters most, set apart from the rest."""
+        self._parts.append(
+            f'<p class="verdict"><strong>{html.escape(text)}</strong><br>'
+            f"{html.escape(details)}</p>"
+        )
 
     def table(
         self, rows: Sequence[Sequence[object]], header: Sequence[str] | None = None

@@ -20,6 +20,7 @@ from .scaling import Scaler, scaler_from_state_dict
 from .training import checkpoint
 from .training.config import TrainConfig, from_dict, to_dict
 from .training.prepare import make_field
+from .verdict import Verdict, verdict_from
 
 # States at which a field and the one its settings describe are compared.
 PROBES = 16
@@ -45,6 +46,7 @@ class _Model(Protocol):
     members_: Sequence[nn.Module]
     process_noise_: float | None
     why_: str
+    verdict_: Verdict | None
 
 
 Model = TypeVar("Model")
@@ -67,6 +69,7 @@ def write_model(model: _Model, path: str | Path) -> None:
         "members": [checkpoint.weights_of(member) for member in model.members_],
         "process_noise": model.process_noise_,
         "why": model.why_,
+        "verdict": None if model.verdict_ is None else model.verdict_.summary(),
         "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
     }
     checkpoint.save(path, "model", state)
@@ -109,6 +112,7 @@ def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> 
         # Files of the first releases have none of these.
         model.why_ = state.get("why", "")
         model.process_noise_ = state.get("process_noise")
+        model.verdict_ = verdict_from(state.get("verdict"))
         model.members_ = []
         for member in state.get("members", []):
             model.members_.append(deepcopy(field))

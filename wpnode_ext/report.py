@@ -56,6 +56,9 @@ def write_report(
     run.require()
     page = Page(f"Run {run.path.name}")
     names = None if model is None else model.names_
+    if model is not None and model.verdict_ is not None:
+        verdict, figures_behind = model.verdict_.lines()
+        page.verdict(verdict, figures_behind)
     if model is not None and model.why_:
         page.paragraph(f"Method: {model.config_.method} ({model.why_}).")
     if note and evaluation is None:

@@ -9,6 +9,8 @@ from ..estimator import WPNODE, load
 from ..training.run_folder import RunFolder
 from .data import DataConfig, read_series
 
+# Exit code of a command whose model should not be used.
+NOT_TO_BE_USED = 3
 # Steps a sample of the exponential solver: its error is that of the nonlinear part.
 EXPONENTIAL_STEPS = 8
 
@@ -151,3 +153,12 @@ def component_names(series: Series) -> list[str]:
     if len(shape) == 1:
         return [f"u{i}" for i in range(shape[0])]
     return [f"u{i}" for i in range(series.v[0].numel())]
+
+
+def print_verdict(model: WPNODE) -> int:
+    """Prints whether a model should be used; the exit code that says the same."""
+    if model.verdict_ is None:
+        return 0
+    verdict, figures = model.verdict_.lines()
+    print(f"\n{verdict}\n{figures}")
+    return NOT_TO_BE_USED if model.verdict_.grade == "do not use" else 0

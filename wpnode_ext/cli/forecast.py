@@ -1,6 +1,7 @@
 """``wpnode forecast``: what comes next?"""
 
 import argparse
+import warnings
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -76,7 +77,10 @@ def run(arguments: argparse.Namespace) -> None:
         forcing = read_inputs(arguments.forcing, t, arguments.model, known)
     steps = substeps_of(arguments.substeps, arguments.solver)
     how: dict[str, Any] = {"method": arguments.solver, "step": dt / steps}
-    forecast = model.forecast(start, t, forcing=forcing, **how)
+    with warnings.catch_warnings():
+        # A forecast that diverged is an error of the command, at its end.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        forecast = model.forecast(start, t, forcing=forcing, **how)
     table = forecast.reshape(len(t), -1).numpy()
     names = list(model.names_ or (f"u{i}" for i in range(table.shape[1])))
     arrays: dict[str, Any] = {"u": forecast.numpy()}

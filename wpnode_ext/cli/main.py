@@ -58,7 +58,8 @@ Your own data take the place of l63.npz: .csv, .npz, .npy, .pt, .mat, .nc or .za
 
 exit codes:
   0  done        1  failed, the reason is on standard error
-  2  wrong arguments or settings        130  interrupted; training can be resumed
+  2  wrong arguments or settings        3  trained, but the model should not be used
+  130  interrupted; training can be resumed
 """
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import warnings
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from ..training import config as settings
 from ..training.distributed import ProcessGroup, join
 from ..training.method import choose_method, choose_weak_form
 from ..training.run_folder import RunFolder
-from .common import add_command, print_table
+from ..verdict import PoorFit
+from .common import add_command, print_table, print_verdict
 from .data import RunConfig, read_series, read_validation
 
 EPILOG = """\
@@ -106,13 +108,16 @@ def _train(
         folder.write_config(config)
         folder.write_environment()
     model = WPNODE(config=config, verbose=not arguments.quiet)
-    model.fit(
-        series,
-        validation=read_validation(config.data),
-        run=folder,
-        resume=bool(arguments.resume),
-        group=group,
-    )
+    with warnings.catch_warnings():
+        # The verdict is printed at the end.
+        warnings.simplefilter("ignore", PoorFit)
+        model.fit(
+            series,
+            validation=read_validation(config.data),
+            run=folder,
+            resume=bool(arguments.resume),
+            group=group,
+        )
     if not group.is_main:
         return 0
     result = model.result_
@@ -138,7 +143,7 @@ def _train(
         ]
     )
     print(f"next: wpnode report {folder.path}")
-    return 0
+    return print_verdict(model)
 
 
 def _with(config: RunConfig, used: settings.TrainConfig) -> RunConfig:

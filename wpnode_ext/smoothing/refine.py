@@ -10,6 +10,7 @@ how far the model is believed.
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -63,6 +64,9 @@ class Refinement:
             integrated out; fields are compared by it. None where it was not asked for
             or is not known: rounds must be projected, on at most a thousand unknowns,
             and there must be noise.
+        again: where rounds were projected, ``again(series, states)`` improves the field
+            once more, from another part of the observations and the states there;
+            StepFailed where it cannot.
     """
 
     field: Field
@@ -77,6 +81,7 @@ class Refinement:
     failure: str = ""
     likely: ProjectedStep | WideStep | None = None
     evidence: float | None = None
+    again: Callable[[Series, Tensor], Field] | None = None
 
     @property
     def judged(self) -> Round:
@@ -181,14 +186,8 @@ def refine(
         )
     noise = least
     rounds = Rounds(fit, projected, wide, options)
-    gaps, states = long_gaps(series, start.width), start.states
-    whole = series = ended_at(series, gaps)
-    if projected and gaps:
-        pieces = without(series, gaps)
-        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
-    if projected and samples is not None and samples < series.n_samples:
-        pieces = spread_stretches(series, samples)
-        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
+    cut = partial(_parts, width=start.width, samples=samples, projected=projected)
+    whole, series, states = cut(series, start.states)
     hidden = hide_values(series, held_out, seed)
     kept = replace(series, mask=hidden if series.mask is None else series.mask | hidden)
     history, watch = [], Watch()
@@ -249,6 +248,11 @@ def refine(
     if projected and whole is series:
         parted = final.states
         likely, variance = rounds.doubt(best_field, series, best_level, parted)
+
+    def again(part: Series, states: Tensor) -> Field:
+        _, part, states = cut(part, states)
+        return rounds.improve(deepcopy(best_field), part, best_level, states)[0]
+
     known = None
     if evidence:
         known = rounds.evidence(best_field, series, best_level, parted)
@@ -269,4 +273,25 @@ def refine(
         else "",
         likely=likely,
         evidence=known,
+        again=again if projected else None,
     )
+
+
+def _parts(
+    series: Series,
+    states: Float[Tensor, "N ..."],
+    *,
+    width: int,
+    samples: int | None,
+    projected: bool,
+) -> tuple[Series, Series, Float[Tensor, "N ..."]]:
+    """The record ended at its long gaps, the part rounds work on, and states there."""
+    gaps = long_gaps(series, width)
+    whole = series = ended_at(series, gaps)
+    if projected and gaps:
+        pieces = without(series, gaps)
+        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
+    if projected and samples is not None and samples < series.n_samples:
+        pieces = spread_stretches(series, samples)
+        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
+    return whole, series, states

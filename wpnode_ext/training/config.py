@@ -5,11 +5,21 @@ where an entry says so, it means that the data choose.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from dataclasses import field as setting
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from types import UnionType
+from typing import (
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 Method = Literal["auto", "wp", "weak", "strong", "closed_form"]
 METHODS: tuple[str, ...] = ("auto", "wp", "weak", "strong", "closed_form")
@@ -220,6 +230,81 @@ def from_dict(kind: type[Config], values: dict[str, Any]) -> Config:
             value = from_dict(cast(Any, inner), value)
         arguments[key] = value
     return kind(**arguments)
+
+
+def from_settings(kind: type[Config], given: Config | Mapping[str, Any]) -> Config:
+    """The dataclass `kind` from a dict with dotted keys, nested dicts, or both.
+
+    Raises:
+        TypeError: `given` is no dict and no `kind`, or a value has the wrong type.
+        ValueError: for a key that does not exist (with the nearest that does), or a
+            value that is none of those allowed.
+    """
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"`config` must be a {kind.__name__}, or a dict of settings such as "
+            f"{{'weak.ell': 40}}; got {type(given).__name__}."
+        )
+    return from_dict(kind, _nested(kind, given))
+
+
+def _nested(kind: type, given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Checked settings of a dataclass as nested dicts."""
+    entries = {entry.name: entry for entry in fields(kind)}
+    hints, found = get_type_hints(kind), {}
+    grouped: dict[str, Any] = {}
+    for key, value in given.items():
+        head, dot, rest = str(key).partition(".")
+        if head not in entries:
+            names = dotted_names(kind, prefix)
+            raise ValueError(f"`config`: {unknown_key(prefix + str(key), names)}")
+        if not is_dataclass(hints[head]):
+            if dot:
+                raise ValueError(
+                    f"`config`: `{prefix}{head}` has no settings below it; got "
+                    f"`{prefix}{key}`."
+                )
+            found[head] = _checked(prefix + head, value, hints[head])
+        elif dot:
+            grouped.setdefault(head, {})[rest] = value
+        elif isinstance(value, Mapping):
+            grouped.setdefault(head, {}).update(value)
+        elif isinstance(value, cast(type, hints[head])):
+            grouped.setdefault(head, {}).update(asdict(cast(Any, value)))
+        else:
+            raise TypeError(
+                f"`config`: `{prefix}{head}` must be a dict of settings; got {value!r}."
+            )
+    for name, values in grouped.items():
+        found[name] = _nested(cast(type, hints[name]), values, f"{prefix}{name}.")
+    return found
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    """`value`, if it is what an annotation allows; whole numbers serve as floats."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    for kind in kinds:
+        if get_origin(kind) is Literal:
+            if value in get_args(kind):
+                return value
+        elif get_origin(kind) is list:
+            inner = get_args(kind)[0]
+            if isinstance(value, list | tuple) and all(type(x) is inner for x in value):
+                return list(value)
+        elif kind is float and type(value) is int:
+            return float(value)
+        elif type(value) is kind:
+            return value
+    allowed = [x for kind in kinds for x in get_args(kind) if isinstance(x, str)]
+    if allowed:
+        raise ValueError(
+            f"`config`: `{name}` must be one of {', '.join(allowed)}; got {value!r}."
+        )
+    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
+    names = names.replace("NoneType", "None")
+    raise TypeError(f"`config`: `{name}` must be {names}; got {value!r}.")
 
 
 def load(

@@ -1,6 +1,7 @@
 """Closed-form training: scale, solve for the head, refine field and states together."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -110,12 +111,16 @@ def solve_field(
     )
     begun = False
 
+    def fit_states(field: LinearField, part: Series, states: Tensor) -> LinearField:
+        # What the smoother believed is believed on both sides of the weak form.
+        observed = replace(part, v=states, mask=None)
+        fit_closed_form(field, observed, ridge=taken, symmetry=maps, **weak)
+        return field
+
     def fit(states: Tensor) -> LinearField:
         nonlocal begun
         if begun:
-            # What the smoother believed is believed on both sides of the weak form.
-            observed = replace(scaled, v=states, mask=None)
-            fit_closed_form(field, observed, ridge=taken, symmetry=maps, **weak)
+            fit_states(field, scaled, states)
         begun = True
         return field
 
@@ -158,6 +163,14 @@ def solve_field(
             ell=config.weak.ell,
             seed=config.seed,
         )
+
+    def refit(part: Series, states: Tensor) -> LinearField:
+        if refinement is not None and refinement.again is not None:
+            found = refinement.again(part, states)
+            assert isinstance(found, LinearField)
+            return found
+        return fit_states(deepcopy(field), part, states)
+
     return Solved(
         field,
         scaler,
@@ -167,6 +180,9 @@ def solve_field(
         refinement,
         members,
         field.forcing,
+        scaled,
+        found_states,
+        refit,
     )
 
 

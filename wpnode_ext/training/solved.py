@@ -1,13 +1,17 @@
 """What a closed-form fit found, and whether it explains the data."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from ..closed_form import ClosedFormFit
+from ..data import Series
 from ..fields import Forcing, LinearField
 from ..scaling import Scaler
 from ..smoothing import Refinement
+from ..smoothing.gauss_newton import StepFailed
 from .result import Row, TrainResult
 from .states_file import RefinedStates
 
@@ -29,6 +33,10 @@ class Solved:
         refinement: states and rounds, in scaled coordinates; None if not asked for.
         members: fields as likely as this one; see :func:`.members.draw_members`.
         forcing: the scaled inputs of the series, on its times; None without.
+        series: the scaled observations.
+        states: states at their samples, refined where that was asked for.
+        refit: ``refit(part, states)`` is the field that a part of the observations asks
+            for, given the states there.
     """
 
     field: LinearField
@@ -39,6 +47,19 @@ class Solved:
     refinement: Refinement | None
     members: list[LinearField]
     forcing: Forcing | None
+    series: Series
+    states: Tensor
+    refit: Callable[[Series, Tensor], LinearField]
+
+    def without_end(self, fraction: float) -> LinearField | None:
+        """The field fitted without the end of every series; None where that fails."""
+        believed = replace(self.series, v=self.states, mask=None)
+        try:
+            kept, _ = self.series.split(fraction)
+            states, _ = believed.split(fraction)
+            return self.refit(kept, states.v)
+        except (StepFailed, ValueError):
+            return None
 
     @property
     def complaint(self) -> str:
@@ -53,13 +74,14 @@ class Solved:
             return found.failure
         if found is not None and rows:
             missed = found.judged.held_out
-            size = found.states.var(0)
+            # Not of the refined states: those of a bad field may be anywhere.
+            size = self.series.v.double().var(0)
             share = missed * (found.sigma.square() / size)[size > 0].mean().item()
             if not (missed < LARGEST_ERROR or share < LEAST_SHARE):
                 return f"held-out values were missed by {missed:.3g} variances"
         left = self.unexplained
         if not rows and not left < LARGEST_RESIDUAL:
-            return f"{100 * left:.2g} % of the time derivative is not explained"
+            return f"{100 * left:.0f} % of the time derivative is not explained"
         return ""
 
     @property

@@ -66,18 +66,39 @@ class ForecastValidation:
         self, field: nn.Module
     ) -> tuple[Float[Tensor, "H B"], Float[Tensor, "H B"]]:
         """E of every lead time and start, and the lengths of the steps before it."""
-        self._follow(device_of(field, self._starts.device))
-        t, v = self._record.t, self._record.v
-        times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
-        steps = [times[lead + 1] - times[lead] for lead in range(self.horizon)]
-        states = self._forecast(field, v[self._starts], times[0], steps)
+        states, v, lengths = self._forecasts(field)
         errors = torch.stack(
             [
                 (u - v[self._starts + lead]).flatten(1).norm(dim=1) / self._spread
                 for lead, u in enumerate(states, start=1)
             ]
         ).nan_to_num(nan=_LOST, posinf=_LOST)
-        return errors, torch.stack([h.flatten(1)[:, 0] for h in steps])
+        return errors, lengths
+
+    @torch.no_grad()
+    def forecasts(
+        self, field: nn.Module
+    ) -> tuple[
+        Float[Tensor, "H B ..."],
+        Float[Tensor, "H B ..."],
+        Float[Tensor, "B ..."],
+        Float[Tensor, "H B"],
+    ]:
+        """Forecasts, the record at their times, their starts, and lengths of steps."""
+        states, v, lengths = self._forecasts(field)
+        wanted = [v[self._starts + lead + 1] for lead in range(self.horizon)]
+        return torch.stack(states), torch.stack(wanted), v[self._starts], lengths
+
+    def _forecasts(
+        self, field: nn.Module
+    ) -> tuple[list[Float[Tensor, "B ..."]], Float[Tensor, "N ..."], Tensor]:
+        """States after every step, the record, and the lengths of the steps."""
+        self._follow(device_of(field, self._starts.device))
+        t, v = self._record.t, self._record.v
+        times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
+        steps = [times[lead + 1] - times[lead] for lead in range(self.horizon)]
+        states = self._forecast(field, v[self._starts], times[0], steps)
+        return states, v, torch.stack([h.flatten(1)[:, 0] for h in steps])
 
     def _forecast(
         self,
