@@ -14,7 +14,7 @@ PACKAGE = ROOT / "wpnode_ext"
 # Lowest first. A module imports from its own layer or from those before it.
 LAYERS = (
     {"_C", "_backend", "_typing", "_arrays", "memory", "test_functions"},
-    {"quadrature", "segments", "runs", "record"},
+    {"quadrature", "segments", "record"},
     {"_checks", "_registration", "_autograd", "_fused", "ops", "reference"},
     {"_weights", "plan", "losses", "filtering", "noise", "selection"},
     {

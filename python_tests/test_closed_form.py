@@ -15,7 +15,7 @@ from wpnode_ext.closed_form.rows import Gram, Triangle
 from wpnode_ext.closed_form.solve import choose_ridge, ridge_solution
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.fields import LibraryField, RandomFeatureField, RingField
-from wpnode_ext.runs import gap_free_runs
+from wpnode_ext.segments import gap_free_runs
 
 WEAK: dict[str, Any] = {"p": 4, "ell": 20, "q": 3}
 

@@ -6,7 +6,10 @@ import torch
 from torch.testing import assert_close
 
 import wpnode_ext as wp
+import wpnode_ext.fields
 from wpnode_ext import reference
+from wpnode_ext.closed_form import fit_closed_form
+from wpnode_ext.data import make_series
 
 F64 = torch.float64
 
@@ -104,3 +107,36 @@ def test_generated_weights_give_what_stored_ones_give(lengths, dtype, tolerance)
         results.append([loss, alone, slope, curved, x.grad, tangent, plan.residual(f)])
     for stored, generated in zip(*results, strict=True):
         assert_close(generated, stored, rtol=1e2 * tolerance, atol=1e2 * tolerance)
+
+
+@pytest.mark.parametrize("n", [99, 101])
+@pytest.mark.parametrize("loss", [wp.weak_loss, wp.strong_loss])
+def test_times_that_are_not_as_many_as_the_samples_are_refused(loss, n) -> None:
+    v = torch.randn(100, 2, dtype=F64)
+    given = v if loss is wp.weak_loss else lambda t, u: u
+    with pytest.raises(ValueError, match=f"`t` must .* 100 samples of `v`; got {n} "):
+        loss(given, v, t=torch.arange(n).double())
+    with pytest.raises(ValueError, match="`t` must .* 100 samples"):
+        loss(given, v, t=torch.arange(n).double()[:, None])
+
+
+def test_a_loss_and_the_closed_form_see_the_same_segments() -> None:
+    # Gaps at places that are no multiples of q: both begin anew after each.
+    v = torch.randn(400, 2, dtype=F64)
+    mask = torch.zeros(400, 2, dtype=torch.bool)
+    mask[[57, 58, 143], 0] = mask[221, 1] = True
+    series = make_series([v[:250], v[250:]], dt=0.1, mask=[mask[:250], mask[250:]])
+    field, form = wp.fields.LibraryField(2, 2).double(), {"p": 3, "ell": 12, "q": 5}
+    fit = fit_closed_form(field, series, ridge=0.0, **form)
+    plan = wp.WeakPlan(**series.plan_arguments(), **form)
+    assert fit.n_rows == plan.n_segments
+    # The mean square of the residual over the segments of either is the same.
+    with torch.no_grad():
+        loss = plan.loss(field(0.0, series.v))
+    assert_close(loss, fit.residual.square().sum(), rtol=1e-10, atol=0.0)
+    # It is least there: no other coefficients do better on the segments of the loss.
+    coefficients = field.coefficients.detach().clone().requires_grad_()
+    features = field.features(series.v)
+    plan.loss(features @ coefficients).backward()
+    size = plan.loss(torch.zeros_like(series.v)).sqrt()
+    assert coefficients.grad.abs().max() < 1e-10 * size * features.abs().max()

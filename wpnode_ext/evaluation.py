@@ -12,7 +12,7 @@ from ._arrays import as_float64
 from ._typing import Array, Field
 from .fields.base import device_of
 from .metrics import VPTResult, error_by_lead_time, vpt
-from .runs import Runs, gap_free_runs, window_starts
+from .segments import Runs, gap_free_runs, window_starts
 from .solvers import rollout
 
 

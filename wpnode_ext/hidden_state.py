@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 
 from .data import Series
 from .record import Record
-from .runs import window_starts
+from .segments import window_starts
 
 # Entries of a state up to which distances between delay vectors mean something, samples
 # looked at, neighbours averaged over, and the part that is predicted.

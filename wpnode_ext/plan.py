@@ -15,8 +15,10 @@ from .quadrature import Rule
 from .segments import (
     check_layout,
     check_starts,
+    check_times,
     count_segments,
     is_uniform,
+    missing_samples,
     segment_starts,
 )
 
@@ -44,12 +46,14 @@ class WeakPlan:
         dim: time axis; axes before it are a batch, axes after it are the state.
         d: order of the differential equation; ``f`` is the d-th derivative.
         mask: True where a sample is missing, ``[N]``, ``[*batch, N]`` or the shape of
-            `v`. Segments that touch one are dropped; the values there are not read.
+            `v`. No segment touches one, and segments begin anew after it; the values
+            there are not read.
         lengths: lengths of several series laid end to end along `dim`.
         starts: first sample of every segment, ``[K]``, non-decreasing, instead of
-            those that `q`, `lengths` and `mask` give.
-        max_gap: with `t`, segments with a longer step are dropped; default three
-            median steps.
+            those that `q`, `lengths` and `mask` give; see
+            :func:`~wpnode_ext.segments.segment_starts`.
+        max_gap: with `t`, a longer step is a gap, as a missing sample is; default
+            three median steps.
         rule: quadrature at irregular times, see :func:`segment_weights`.
         store_weights: False generates the weights of irregular times inside the fused
             kernel, from the times of each segment, instead of keeping ``[K, ell + 1]``
@@ -100,7 +104,9 @@ class WeakPlan:
         self.q = q
 
         batch, n_samples = v.shape[:dim], v.shape[dim]
-        missing = None if mask is None else _missing_samples(mask, v, dim)
+        missing = None if mask is None else missing_samples(mask, v, dim)
+        if t is not None:
+            check_times(t, n_samples)
         if missing is not None and missing.dim() > 1:
             # One long record: element b begins at sample b * N.
             lengths = [n for _ in range(batch.numel()) for n in lengths or [n_samples]]
@@ -249,16 +255,3 @@ def _check_data(v: Tensor, dim: int, ell: int) -> int:
             "segment needs; use a smaller `ell`."
         )
     return dim
-
-
-def _missing_samples(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch N"]:
-    if mask.dtype != torch.bool:
-        raise TypeError(f"`mask` must be bool (True = missing); got {mask.dtype}.")
-    if mask.shape == v.shape and v.dim() > dim + 1:
-        return mask.flatten(dim + 1).any(-1)
-    if mask.shape not in (v.shape[: dim + 1], v.shape[dim : dim + 1]):
-        raise ValueError(
-            f"`mask` must have shape {list(v.shape[dim : dim + 1])}, "
-            f"{list(v.shape[: dim + 1])} or {list(v.shape)}; got {list(mask.shape)}."
-        )
-    return mask

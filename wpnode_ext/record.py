@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .runs import gap_free_runs
+from .segments import check_times, gap_free_runs, missing_samples
 
 
 class Record:
@@ -62,7 +62,7 @@ class Record:
         self.v = self.flat(v)
         ones = (1,) * len(self.state)
         if mask is not None:
-            missing = _missing(mask, v, dim).flatten()
+            missing = missing_samples(mask, v, dim).expand(v.shape[: dim + 1]).flatten()
             self.v = self.v.masked_fill(missing.to(v.device).reshape(-1, *ones), 0.0)
         self.runs = gap_free_runs(
             batch * n,
@@ -94,21 +94,5 @@ def _times(
             raise ValueError(f"`dt` must be positive; got {dt}.")
         return dt * torch.arange(n, dtype=torch.float64, device=device)
     times = torch.as_tensor(t, dtype=torch.float64, device=device)
-    if times.shape != (n,):
-        raise ValueError(
-            f"`t` must have shape [{n}], one time a sample; got {list(times.shape)}."
-        )
+    check_times(times, n)
     return times
-
-
-def _missing(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch N"]:
-    if mask.dtype != torch.bool:
-        raise TypeError(f"`mask` must be bool (True = missing); got {mask.dtype}.")
-    if mask.shape == v.shape and v.dim() > dim + 1:
-        mask = mask.flatten(dim + 1).any(-1)
-    if mask.shape not in (v.shape[: dim + 1], v.shape[dim : dim + 1]):
-        raise ValueError(
-            f"`mask` must have shape {list(v.shape[dim : dim + 1])}, "
-            f"{list(v.shape[: dim + 1])} or {list(v.shape)}; got {list(mask.shape)}."
-        )
-    return mask.expand(v.shape[: dim + 1])

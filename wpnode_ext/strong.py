@@ -11,7 +11,7 @@ from .fields.base import Field, FieldFunction
 from .plan import WeakPlan
 from .record import Record
 from .runge_kutta import TABLEAUX, integrate
-from .runs import window_starts
+from .segments import window_starts
 
 Reduction = Literal["mean", "sum"]
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..data import Series
-from ..runs import gap_free_runs, window_starts
+from ..segments import gap_free_runs, window_starts
 
 _STARTS = 32
 _LONGEST = 1000

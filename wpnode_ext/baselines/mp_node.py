@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..data import Series
-from ..runs import gap_free_runs, window_starts
+from ..segments import gap_free_runs, window_starts
 from ..strong import solve_windows
 from ..training.batches import epoch_generator
 from ..training.task import Task

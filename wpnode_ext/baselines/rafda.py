@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..data import Series
 from ..noise import estimate_noise
-from ..runs import gap_free_runs
+from ..segments import gap_free_runs
 from .base import Learned, ScalerKind
 from .deepskip import RFM
 from .ensemble import analysis, centred_noise, forecast, ring_taper

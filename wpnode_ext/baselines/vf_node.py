@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..data import Series
-from ..runs import Runs, gap_free_runs
+from ..segments import Runs, gap_free_runs
 from ..training.batches import epoch_generator
 from ..training.task import Task
 from .filon import sine_basis

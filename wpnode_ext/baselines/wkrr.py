@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .. import ops
 from ..data import Series
-from ..runs import gap_free_runs
+from ..segments import gap_free_runs
 from ..test_functions import PolynomialBump
 from .base import Learned
 from .evaluations import tally

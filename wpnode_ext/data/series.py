@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..runs import gap_free_runs
+from ..segments import gap_free_runs
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._typing import Field
 from ..data import Series
-from ..runs import gap_free_runs
+from ..segments import gap_free_runs
 from .exponential_step import make_step
 from .gauss_newton import Step
 from .local_polynomial import LocalFit

@@ -11,7 +11,7 @@ from torch import Tensor
 from .._typing import Array
 from ..data import Series
 from ..noise import estimate_noise
-from ..runs import gap_free_runs
+from ..segments import gap_free_runs
 
 WIDTHS = (7, 9, 13, 17, 25, 35, 51)
 # Share of ridge on the normalised polynomial that keeps fits of few samples defined.

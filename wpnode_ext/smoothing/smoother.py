@@ -17,7 +17,7 @@ from torch import Tensor
 from .._arrays import as_float64
 from .._typing import Array, Field
 from ..data import Series, as_series
-from ..runs import gap_free_runs
+from ..segments import gap_free_runs
 from .exponential_step import make_step
 from .gauss_newton import Problem, Step, minimise
 from .windows import Windows

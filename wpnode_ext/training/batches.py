@@ -21,7 +21,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ..record import Record
-from ..runs import window_starts
+from ..segments import window_starts
 from ..symmetry import Symmetry
 from .config import TrainConfig
 

@@ -24,7 +24,7 @@ from .. import ops
 from ..data import Series
 from ..quadrature import segment_weights
 from ..record import Record
-from ..runs import window_starts
+from ..segments import window_starts
 from ..smoothing import Watch, first_states, hide_values
 from ..strong import call_field
 from ..symmetry import Symmetry

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from .. import ops
 from ..quadrature import segment_weights
 from ..record import Record
-from ..runs import window_starts
+from ..segments import window_starts
 from ..strong import call_field, solve_windows
 from ..symmetry import Symmetry
 from .batches import Batch

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..fields.base import device_of
 from ..record import Record
-from ..runs import window_starts
+from ..segments import window_starts
 from ..strong import solve_windows
 from .stiff import exponential_steps, stiff_part
 
