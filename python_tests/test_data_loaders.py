@@ -33,13 +33,24 @@ def test_npy_is_one_series(tmp_path) -> None:
 def test_npz_has_arrays_by_name(tmp_path) -> None:
     path = tmp_path / "data.npz"
     v, t = np.random.default_rng(0).normal(size=(8, 3)), 0.2 * np.arange(8)
-    np.savez(path, v=v, t=t, u=np.arange(8), dt=0.5)
-    assert load_series(path).dt == 0.5
+    np.savez(path, v=v, t=t, u=np.arange(8), dt=0.2)
+    assert load_series(path).dt == pytest.approx(0.2)
     series = load_series(path, time="t", forcing=["u"])
     assert series.dt == pytest.approx(0.2)
     assert series.forcing is not None and series.forcing.shape == (8, 1)
-    both = load_series(path, columns=["v", "u"], dt=0.1)
+    both = load_series(path, columns=["v", "u"], dt=0.2)
     assert both.state_shape == (4,) and both.v[3, 3] == 3
+
+
+def test_times_of_a_file_of_arrays_are_used_beside_its_step(tmp_path) -> None:
+    path, t = tmp_path / "data.npz", np.delete(0.2 * np.arange(10), [3, 6])
+    np.savez(path, v=np.ones((8, 3)), t=t, dt=0.2)
+    assert load_series(path).missing.nonzero().flatten().tolist() == [3, 6]
+    with pytest.raises(ValueError, match="`dt` must be the step of the times"):
+        load_series(path, dt=0.5)
+    np.savez(path, v=np.ones((8, 3)), t=t, dt=0.3)
+    with pytest.raises(ValueError, match="got 0.3, but the times have a step of 0.2"):
+        load_series(path)
 
 
 def test_npz_with_dates(tmp_path) -> None:
@@ -48,6 +59,12 @@ def test_npz_with_dates(tmp_path) -> None:
     np.savez(path, x=np.ones((6, 2)), time=dates)
     series = load_series(path)
     assert series.dt == 1.0 and series.meta["seconds_per_unit"] == 3 * 3600
+    # Dates leave the unit of time open, which a step given beside them fixes.
+    in_hours = load_series(path, dt=3.0)
+    assert in_hours.dt == pytest.approx(3.0)
+    assert in_hours.meta["seconds_per_unit"] == 3600
+    with pytest.raises(ValueError, match="the times have a step of 3"):
+        load_series(path, dt=1.0, time_unit="h")
 
 
 def test_torch_files_hold_tensors_lists_or_dictionaries(tmp_path) -> None:

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import wpnode_ext as wp
 from wpnode_ext.data import Series, make_series
@@ -55,9 +57,75 @@ def test_irregular_times_stay_as_they_are() -> None:
     assert series.t is not None and torch.equal(series.t, torch.from_numpy(t))
 
 
-def test_a_long_gap_is_not_filled_with_samples() -> None:
-    t = np.concatenate([np.arange(10.0), 1e6 + np.arange(10.0)])
-    assert make_series(np.ones(20), t=t).n_samples == 20
+def test_a_series_is_cut_at_a_gap_too_long_to_fill() -> None:
+    t = np.concatenate(
+        [np.arange(10.0), 1e6 + np.arange(10.0), 1e6 + 12 + np.arange(5)]
+    )
+    series = make_series(t, t=t, forcing=2 * t)
+    assert (series.dt, series.lengths) == (1.0, (10, 17))
+    assert series.times.tolist() == [*range(10), *range(10**6, 10**6 + 17)]
+    assert series.missing.nonzero().flatten().tolist() == [20, 21]
+    assert series.forcing is not None
+    assert torch.equal(series.forcing[:, 0], 2 * series.times)
+
+
+@given(
+    dt=st.sampled_from([1 / 30, 0.01, 0.004, 1.0, 6.0, 2 / 3, 1e-4, 0.0333]),
+    decimals=st.sampled_from([3, 4, 6, None]),
+    start=st.sampled_from([0.0, -12.5, 1234.567, 1.7e9]),
+    seed=st.integers(0, 2**31),
+)
+def test_times_on_a_grid_are_found_however_they_were_rounded(
+    dt, decimals, start, seed
+) -> None:
+    rng = np.random.default_rng(seed)
+    kept = np.flatnonzero(rng.random(300) < rng.choice([0.6, 0.8, 1.0]))
+    kept = np.union1d(kept, [0, 299])
+    t = start + dt * kept
+    if decimals is not None:
+        assume(0.5 * 10.0**-decimals <= 0.1 * dt)
+        t = np.round(t, decimals)
+    series = make_series(kept, t=t)
+    assert series.dt == pytest.approx(dt, rel=1e-3)
+    assert (~series.missing).nonzero().flatten().tolist() == kept.tolist()
+
+
+@given(
+    jitter=st.floats(0.02, 0.4),
+    decimals=st.sampled_from([3, 6, None]),
+    seed=st.integers(0, 2**31),
+)
+def test_times_beside_a_grid_are_irregular(jitter, decimals, seed) -> None:
+    rng = np.random.default_rng(seed)
+    t = np.arange(300) + jitter * rng.uniform(-1, 1, 300)
+    t = t if decimals is None else np.round(t, decimals)
+    series = make_series(t, t=t)
+    assert series.dt is None and series.t is not None
+    assert torch.equal(series.t, torch.from_numpy(t))
+
+
+def test_times_in_single_precision_may_be_a_grid() -> None:
+    t = (0.01 * np.arange(5000)).astype(np.float32)
+    assert make_series(t, t=t).dt == pytest.approx(0.01, rel=1e-6)
+
+
+def test_a_step_beside_times_must_be_theirs() -> None:
+    t = np.delete(0.1 * np.arange(30), [4, 5, 20])
+    series = make_series(2 * t, dt=0.1, t=t)
+    assert series.missing.nonzero().flatten().tolist() == [4, 5, 20]
+    with pytest.raises(ValueError, match="`dt` .* got 0.2, but .* a step of 0.1"):
+        make_series(2 * t, dt=0.2, t=t)
+
+
+def test_a_series_says_what_it_holds() -> None:
+    t = np.delete(0.1 * np.arange(30), [4, 5, 20])
+    text = make_series(2 * t, t=t).describe()
+    assert text == "30 samples, 0.1 apart, 3 of them missing"
+    text = make_series([np.ones(5), np.ones(7)], dt=1).describe()
+    assert text == "12 samples in 2 series, 1 apart"
+    uneven = np.array([0.0, 1.0, 2.4, 3.0, 4.0])
+    text = make_series(uneven, t=uneven).describe()
+    assert text == "5 samples at irregular times, 0.6 to 1.4 apart (median 1)"
 
 
 def test_missing_values_are_marked_and_filled() -> None:

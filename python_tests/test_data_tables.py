@@ -64,10 +64,24 @@ def test_columns_have_the_roles_that_were_asked_for(tmp_path) -> None:
     assert series.forcing is not None and series.forcing[:, 0].tolist() == [5, 6, 7, 8]
 
 
-def test_a_step_replaces_a_time_column(tmp_path) -> None:
-    path = write(tmp_path, "t,x\n5,1\n5,2\n5,3\n")
+def test_a_time_column_is_used_whatever_step_is_given_beside_it(tmp_path) -> None:
+    # Two of eight rows dropped out: closed up, they would be a step of the field.
+    rows = [f"{0.25 * i},{i}" for i in range(8) if i not in (2, 5)]
+    path = write(tmp_path, "t,x\n" + "\n".join(rows))
     series = load_csv(path, dt=0.25)
-    assert series.dt == 0.25 and series.names == ("x",)
+    assert (series.dt, series.n_samples, series.names) == (0.25, 8, ("x",))
+    assert series.missing.nonzero().flatten().tolist() == [2, 5]
+    with pytest.raises(ValueError, match="got 0.3, but the times have a step of 0.25"):
+        load_csv(path, dt=0.3)
+    uneven = write(tmp_path, "t,x\n0,1\n1,2\n2.4,3\n3,4\n4,5\n")
+    with pytest.raises(ValueError, match="irregular, 0.6 to 1.4 apart"):
+        load_csv(uneven, dt=1.0)
+
+
+def test_a_column_with_another_role_is_no_time(tmp_path) -> None:
+    path = write(tmp_path, "t,x\n5,1\n5,2\n5,3\n")
+    assert load_csv(path, dt=0.25, columns=["t", "x"]).v[:, 0].tolist() == [5, 5, 5]
+    assert load_csv(path, dt=0.25, forcing=["t"]).names == ("x",)
 
 
 def test_a_column_may_tell_series_apart(tmp_path) -> None:
@@ -104,7 +118,7 @@ def test_numbers_survive_to_the_last_digit(tmp_path) -> None:
         ("t\n0\n1\n2\n", {}, "no column left for the state"),
         ("t,x\n0,1\n1,2\n", {}, "has 2 samples; the shortest weak form needs 3"),
         ("t,x\n0,1\n1,2\n2,3\n", {"columns": ["y"]}, "no column 'y'; .* are t, x"),
-        ("t,x\n0,1\n1,2\n2,3\n", {"dt": 1, "time": "t"}, "only one of `dt` and `time`"),
+        ("t,x\n0,1\n1,2\n2,3\n", {"dt": 2, "time": "t"}, "`dt` must be the step of"),
         ("t,x\nyesterday,1\ntoday,2\nnow,3\n", {}, "numbers or ISO dates"),
     ],
 )

@@ -64,7 +64,8 @@ def read_series(config: DataConfig) -> Series:
         return load_series(config.path, **given)
     except ValueError as error:
         # The reader speaks of its arguments; here they are options and settings.
-        text = re.sub(r"`(\w+)=`", r"--\1 (data.\1 in settings)", str(error))
+        names = "|".join(options)
+        text = re.sub(rf"`({names})=?`", r"--\1 (data.\1 in settings)", str(error))
         raise ValueError(text) from error
 
 
@@ -85,7 +86,7 @@ def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> S
         config.columns = list(model.names_)
     if alike:
         for name in ("time", "series", "forcing"):
-            if getattr(config, name) is None and (name != "time" or config.dt is None):
+            if getattr(config, name) is None:
                 setattr(config, name, getattr(known, name))
     if config.dt is not None or config.time is not None or model.dt_ is None:
         return read_series(config)

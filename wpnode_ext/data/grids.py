@@ -31,7 +31,8 @@ def load_grid(
     Args:
         path: file, or folder that ends in ".zarr".
         columns: variables, all on one grid; default all that depend on time.
-        dt: distance of the samples, instead of the times in the file.
+        dt: distance of the samples, where the file has no times. Beside some it must
+            say the same; of dates it says in which unit a step is counted.
         time: dimension of the time; default the one that holds dates, or else is
             named "t", "time" or the like.
         time_unit: unit of the times, see
@@ -77,10 +78,10 @@ def load_grid(
         meta["cells"] = np.argwhere(~empty).tolist()
         meta["grid"] = list(empty.shape)
         v = v[:, ~empty]
-    if dt is not None:
+    if stamps is None and dt is not None:
         return make_series(v, dt=dt, meta=meta)
-    t, more = _times(stamps, time_unit, path)
-    return make_series(v, t=t, meta={**meta, **more})
+    t, more = _times(stamps, time_unit, dt, path)
+    return make_series(v, dt=dt, t=t, meta={**meta, **more})
 
 
 def _open(path: Path) -> Any:
@@ -141,12 +142,12 @@ def _values(array: Any, dimension: str, path: Path) -> NDArray[Any]:
 
 
 def _times(
-    stamps: NDArray[Any] | None, unit: TimeUnit, path: Path
+    stamps: NDArray[Any] | None, unit: TimeUnit, dt: float | None, path: Path
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     if stamps is None:
         raise ValueError(f"{path} has no times; give `dt=`, the distance of samples.")
     if stamps.dtype.kind == "M":
-        return dates_to_numbers(stamps, unit)
+        return dates_to_numbers(stamps, unit, dt=dt)
     if stamps.dtype.kind not in "fiu":
         raise ValueError(f"{path}: times must be numbers or dates; got {stamps.dtype}.")
     return stamps.astype(np.float64), {}

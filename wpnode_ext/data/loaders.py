@@ -60,8 +60,10 @@ def load_arrays(
         path: ".npy", ".npz", ".pt" (a tensor, or a dictionary of tensors) or ".mat"
             (up to version 7).
         dt: distance of the samples, or the name of the array that holds it; default
-            the array "dt", if there is one and no `time` is given.
-        time: array with the times; default "t" or "time", if `dt` is not given.
+            the array "dt", if there is one. Beside times it must say the same; of dates
+            it says in which unit a step is counted.
+        time: array with the times; default "t" or "time", if there is one that has no
+            other role.
         columns: arrays of the state, joined along the last axis; default "v", or the
             only array that is no time.
         forcing: arrays of known inputs, joined along the last axis.
@@ -76,13 +78,15 @@ def load_arrays(
         # Broken bytes make the readers fail in every way there is.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{path} cannot be read as {path.suffix}: {reason}") from error
-    if dt is None and time is None and "dt" in held:
+    taken = {*(columns or []), *(forcing or [])}
+    if dt is None and "dt" in held and "dt" not in taken:
         dt = "dt"
     if isinstance(dt, str):
         dt = float(np.asarray(_pick(held, dt, path)).reshape(-1)[0])
-    if dt is None and time is None:
-        time = next((name for name in ("t", "time") if name in held), None)
-        if time is None:
+    if time is None:
+        times = (x for x in ("t", "time") if x in held and x not in taken)
+        time = next(times, None)
+        if time is None and dt is None:
             raise ValueError(
                 f"{path} has no array 't' or 'dt'; give `dt=`, the distance of the "
                 f"samples, or `time=`, one of {', '.join(held)}."
@@ -97,7 +101,8 @@ def load_arrays(
         u = _joined([_parts(held, name, path, time_axis) for name in forcing], path)
     t = None
     if time is not None:
-        t = [_times(part, time_unit, meta) for part in _cells(_pick(held, time, path))]
+        cells = _cells(_pick(held, time, path))
+        t = [_times(part, time_unit, dt, meta) for part in cells]
         if len(t) != len(v):
             raise ValueError(
                 f"{path}: {time!r} has {len(t)} series, {names[0]!r} {len(v)}."
@@ -219,13 +224,15 @@ def _joined(arrays: list[list[NDArray[Any]]], path: Path) -> list[NDArray[Any]]:
         raise ValueError(f"{path}: the arrays do not fit together; {error}.") from None
 
 
-def _times(part: NDArray[Any], unit: TimeUnit, meta: dict[str, Any]) -> NDArray[Any]:
+def _times(
+    part: NDArray[Any], unit: TimeUnit, dt: float | None, meta: dict[str, Any]
+) -> NDArray[Any]:
     flat = part.reshape(-1)
     if flat.dtype.kind != "M":
         return flat
-    numbers, more = dates_to_numbers(
-        flat, unit, step_seconds=meta.get("seconds_per_unit")
-    )
+    known = meta.get("seconds_per_unit")
+    step_seconds = None if known is None else known * (dt or 1.0)
+    numbers, more = dates_to_numbers(flat, unit, step_seconds=step_seconds, dt=dt)
     for key, value in more.items():
         meta.setdefault(key, value)
     return numbers

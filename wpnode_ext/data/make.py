@@ -10,13 +10,22 @@ from torch import Tensor
 
 from .._arrays import as_float64
 from .._typing import Array
-from .series import Series
+from .series import Series, irregular_steps
 
 # Observations as users have them: one array, several, or a series.
 Data = Array | Sequence[Array] | Series
 
 # A weak form needs ell + 1 >= 3 samples, whatever else is chosen.
 FEWEST_SAMPLES = 3
+# How far a given step may be from that of the times, relative to it.
+SAME_STEP = 1e-4
+# Times are on a grid if they are off it by no more than this share of the step beside
+# their rounding; a rounding to decimals above the second share hides where they are.
+GRID_SLACK, COARSEST = 1e-6, 0.1
+# Decimals that times are looked at for: more are the rounding of floats.
+DECIMALS = 9
+# Absent samples in a row at which a series may be cut in two.
+LONG_GAP = 100
 
 
 def make_series(
@@ -31,13 +40,15 @@ def make_series(
 ) -> Series:
     """Checked observations of one series, or of many given as a list.
 
-    Times that are uniform up to rounding become `dt`. Uniform times of which some are
-    left out become `dt` too, and the absent samples are missing ones.
+    Times on a grid, up to the rounding they were written with, become `dt`: samples
+    absent from the grid are missing ones, and a series is cut in two where so many
+    are absent in a row that they would make the record twice as long. Other times stay
+    as they are.
 
     Args:
         v: observations, ``[N, *state]`` or ``[N]`` (a state of one entry), or a list of
             such arrays of different N. NaN marks a missing value.
-        dt: distance of the samples. Give either `dt` or `t`.
+        dt: distance of the samples. Beside `t` it must be the step of its grid.
         t: times of the samples, ``[N]``, strictly increasing; a list for a list.
         mask: True where a value is missing, ``[N]`` or the shape of `v`.
         forcing: known inputs at the samples, ``[N]`` or ``[N, *forcing]``. A sample
@@ -50,8 +61,8 @@ def make_series(
         TypeError: they are not real numbers.
     """
     values, many = _as_list(v)
-    if (dt is None) == (t is None):
-        raise ValueError("one of `dt` and `t` must be given, the other not.")
+    if dt is None and t is None:
+        raise ValueError("one of `dt` and `t` must be given; got neither.")
     if dt is not None and not 0 < dt < float("inf"):
         raise ValueError(f"`dt` must be positive; got {dt}.")
     count = len(values)
@@ -65,8 +76,11 @@ def make_series(
     shapes = {tuple(piece.v.shape[1:]) for piece in pieces}
     if len(shapes) > 1:
         raise ValueError(f"all series must have one state shape; got {sorted(shapes)}.")
-    if dt is None:
-        dt = _on_common_grid(pieces)
+    if t is not None:
+        step, pieces = _on_grid(pieces)
+        if dt is not None:
+            _check_same_step(dt, step, pieces)
+        dt = step
     return _joined(pieces, dt, names, meta)
 
 
@@ -165,29 +179,114 @@ def _check_times(t: Float[Tensor, " N"], name: str) -> None:
         )
 
 
-def _on_common_grid(pieces: list[_Piece]) -> float | None:
-    """The step all series share up to rounding, absent samples inserted; else None."""
+def _check_same_step(dt: float, step: float | None, pieces: list[_Piece]) -> None:
+    """Raises unless `dt` is the step of the grid that the times are on."""
+    if step is not None and abs(dt - step) <= SAME_STEP * step:
+        return
+    times = [piece.t for piece in pieces if piece.t is not None]
+    irregular = f"are irregular, {irregular_steps(times)}"
+    found = f"have a step of {step:.6g}" if step else irregular
+    raise ValueError(
+        f"`dt` must be the step of the times where both are given; got {dt:g}, but the "
+        f"times {found}. Leave `dt` out: the times are used."
+    )
+
+
+def _on_grid(pieces: list[_Piece]) -> tuple[float | None, list[_Piece]]:
+    """The step of the grid that all times are on, and the series laid out on it.
+
+    Times are on a grid if their distance from it is that of rounding, and if no more
+    samples are absent from it than are there, long gaps left out.
+
+    Returns:
+        None and the series as they are where the times are irregular.
+    """
     times = [piece.t for piece in pieces if piece.t is not None]
     steps = torch.cat([t.diff() for t in times])
-    largest = max(t.abs().max().item() for t in times)
-    dt = steps.median().item()
-    slack = 1e-6 * dt + 4 * torch.finfo(torch.float64).eps * largest
-    counts = (steps / dt).round()
-    whole = ((steps - counts * dt).abs() <= slack * counts.clamp(min=1)).all()
-    # Long gaps are cheaper as they are: a loss drops what lies across them.
-    if not whole or counts.min() < 1 or counts.sum() > 2 * len(steps):
-        return None
-    # The mean over all steps has the rounding of none.
-    dt = (steps.sum() / counts.sum()).item()
-    for piece in pieces:
-        assert piece.t is not None
-        rows = ((piece.t - piece.t[0]) / dt).round().long()
-        if len(rows) <= rows[-1]:
-            n = int(rows[-1]) + 1
-            piece.v = _spread(piece.v, rows, n)
-            if piece.forcing is not None:
-                piece.forcing = _spread(piece.forcing, rows, n)
-    return dt
+    exact = max(_float_error(t) for t in times)
+    written = max(_written_error(t) for t in times)
+    # Where every other sample is absent the median is a multiple of the step.
+    for guess in (steps.median(), steps.min()):
+        near = steps[(steps / guess - 1).abs() < 0.25]
+        counts = [_counts(t, near.mean()) for t in times]
+        if torch.cat([count.diff() for count in counts]).min() < 1:
+            continue
+        dt, distance = _fitted_grid(times, counts)
+        rounded = written if written <= COARSEST * dt else 0.0
+        if distance > exact + max(rounded, GRID_SLACK * dt):
+            continue
+        laid = [_laid_out(p, c) for p, c in zip(pieces, counts, strict=True)]
+        if all(parts for parts in laid):
+            return dt, [part for parts in laid for part in parts]
+    return None, pieces
+
+
+def _counts(t: Float[Tensor, " N"], step: Tensor) -> Int[Tensor, " N"]:
+    """Whole steps from the first time to each, rounded one by one: no error adds up."""
+    return torch.cat([t.new_zeros(1), (t.diff() / step).round().cumsum(0)]).long()
+
+
+def _fitted_grid(times: list[Tensor], counts: list[Tensor]) -> tuple[float, float]:
+    """The step that fits all series best, and the largest distance of a time from it.
+
+    The first time of a series is rounded, too: its grid begins where that is best.
+    """
+    rows = [c.double() - c.double().mean() for c in counts]
+    spans = [t - t.mean() for t in times]
+    pairs = list(zip(rows, spans, strict=True))
+    dt = sum(float(c @ x) for c, x in pairs) / sum(float(c @ c) for c in rows)
+    off = [x - dt * c for c, x in pairs]
+    return dt, max((x.max() - x.min()).item() / 2 for x in off)
+
+
+def _float_error(t: Float[Tensor, " N"]) -> float:
+    """Rounding of times that were summed up in float64, or are float32 numbers."""
+    largest = t.abs().max().item()
+    single = torch.equal(t.float().double(), t)
+    eps = torch.finfo(torch.float32 if single else torch.float64).eps
+    return 4 * eps * largest * (1.0 if single else len(t) ** 0.5)
+
+
+def _written_error(t: Float[Tensor, " N"]) -> float:
+    """Rounding of times that were written with few decimals, or 0."""
+    eps = 4 * torch.finfo(torch.float64).eps * t.abs().max().item()
+    for unit in (10.0**-decimals for decimals in range(DECIMALS + 1)):
+        if ((t / unit).round() * unit - t).abs().max() <= eps:
+            # A fit to rounded times errs a little more than their rounding.
+            return 1.1 * unit / 2
+    return 0.0
+
+
+def _laid_out(piece: _Piece, rows: Int[Tensor, " N"]) -> list[_Piece]:
+    """The samples of a series in their rows of a grid, absent ones as NaN.
+
+    Long gaps end a series and begin another where more samples would be absent than
+    are there; none is given back where that does not help.
+    """
+    assert piece.t is not None
+    absent = rows.diff() - 1
+    too_many = int(absent.sum()) - len(rows)
+    longest = absent.argsort(descending=True)
+    saved = absent[longest].cumsum(0)
+    cuts = int((saved < too_many).sum()) + 1 if too_many > 0 else 0
+    if cuts > len(longest) or (cuts and absent[longest[cuts - 1]] < LONG_GAP):
+        return []
+    ends = (longest[:cuts] + 1).sort().values.tolist()
+    parts = []
+    for first, stop in zip([0, *ends], [*ends, len(rows)], strict=True):
+        part = _Piece(
+            piece.v[first:stop],
+            piece.t[first:stop],
+            None if piece.forcing is None else piece.forcing[first:stop],
+        )
+        there = rows[first:stop] - rows[first]
+        n = int(there[-1]) + 1
+        if len(there) < n:
+            part.v = _spread(part.v, there, n)
+            if part.forcing is not None:
+                part.forcing = _spread(part.forcing, there, n)
+        parts.append(part)
+    return parts
 
 
 def _joined(

@@ -98,6 +98,19 @@ class Series:
             return torch.zeros(self.n_samples, dtype=torch.bool)
         return self.mask.flatten(1).any(1)
 
+    def describe(self) -> str:
+        """How many samples there are, how far apart, and how many are missing."""
+        text = f"{self.n_samples} samples"
+        if self.n_series > 1:
+            text += f" in {self.n_series} series"
+        if self.dt is not None:
+            text += f", {self.dt:.6g} apart"
+        else:
+            text += " at irregular times, "
+            text += irregular_steps([part.times for part in self.parts()])
+        gone = int(self.missing.sum())
+        return f"{text}, {gone} of them missing" if gone else text
+
     def with_nan(self) -> Float[Tensor, "N ..."]:
         """The values, NaN where they are missing."""
         if self.mask is None:
@@ -212,6 +225,13 @@ class Series:
         return replace(
             self, v=v, t=times, mask=moved(self.mask), forcing=moved(self.forcing)
         )
+
+
+def irregular_steps(times: Sequence[Float[Tensor, " N"]]) -> str:
+    """The range of the distances between times, in words."""
+    steps = torch.cat([t.diff() for t in times])
+    low, middle, high = (x.item() for x in (steps.min(), steps.median(), steps.max()))
+    return f"{low:.4g} to {high:.4g} apart (median {middle:.4g})"
 
 
 def _summary(lengths: Sequence[int]) -> str:

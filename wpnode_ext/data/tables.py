@@ -33,9 +33,10 @@ def load_csv(
 
     Args:
         path: file in UTF-8.
-        dt: distance of the rows, where no column holds the time.
+        dt: distance of the rows, where no column holds the time. Beside one it must say
+            the same; of dates it says in which unit a step is counted.
         time: column with the times, numbers or ISO dates; default the one named "t",
-            "time", "date" or the like, if `dt` is not given.
+            "time", "date" or the like that has no other role.
         columns: columns of the state, in this order; default all that have no other
             role.
         forcing: columns of known inputs.
@@ -48,17 +49,16 @@ def load_csv(
         ValueError: the table cannot be used; the message names line and column.
     """
     table = _Table(Path(path))
-    if time is None and dt is None:
-        named = [name for name in table.names if is_time_name(name)]
-        if not named:
+    inputs = list(forcing or [])
+    if time is None:
+        taken = {series, *inputs, *(columns or [])}
+        named = [x for x in table.names if is_time_name(x) and x not in taken]
+        if not named and dt is None:
             raise ValueError(
                 f"{table.path} has no column that looks like a time; give `time=`, one "
                 f"of {', '.join(table.names)}, or `dt=`, the distance of the rows."
             )
-        time = named[0]
-    if time is not None and dt is not None:
-        raise ValueError("only one of `dt` and `time` must be given; got both.")
-    inputs = list(forcing or [])
+        time = named[0] if named else None
     spent = {time, series, *inputs}
     if columns is None:
         columns = [x for x in table.names if x not in spent and not is_time_name(x)]
@@ -66,7 +66,7 @@ def load_csv(
         raise ValueError(f"{table.path} has no column left for the state.")
     v = table.numbers(columns)
     u = table.numbers(inputs) if inputs else None
-    t, meta = table.times(time, time_unit) if time is not None else (None, {})
+    t, meta = table.times(time, time_unit, dt) if time is not None else (None, {})
     groups = table.groups(series)
     single = len(groups) == 1
 
@@ -131,7 +131,9 @@ class _Table:
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
         return np.stack([self._floats(name) for name in names], axis=1)
 
-    def times(self, name: str, unit: TimeUnit) -> tuple[NDArray[Any], dict[str, Any]]:
+    def times(
+        self, name: str, unit: TimeUnit, dt: float | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
         cells = self.column(name)
         if cells and not _is_number(cells[0]):
             try:
@@ -142,7 +144,7 @@ class _Table:
                     f"{self.path}, column {name!r}: times must be numbers or ISO dates "
                     f"like 2017-01-31T06:00; {error}."
                 ) from None
-            return dates_to_numbers(dates, unit)
+            return dates_to_numbers(dates, unit, dt=dt)
         values = self._floats(name)
         if np.isnan(values).any():
             line = self.lines[int(np.isnan(values).argmax())]

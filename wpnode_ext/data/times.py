@@ -17,7 +17,11 @@ def is_time_name(name: str) -> bool:
 
 
 def dates_to_numbers(
-    dates: NDArray[Any], unit: TimeUnit, *, step_seconds: float | None = None
+    dates: NDArray[Any],
+    unit: TimeUnit,
+    *,
+    step_seconds: float | None = None,
+    dt: float | None = None,
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Numbers that count `unit` since the first date, and what a unit is.
 
@@ -26,6 +30,7 @@ def dates_to_numbers(
         unit: "step" for the median distance of the dates, which keeps fields of order
             one; else seconds, minutes, hours or days.
         step_seconds: length of a step where it is known from another series.
+        dt: how many units a step has where `unit` is "step"; default 1.
     """
     if unit not in ("step", *_SECONDS):
         raise ValueError(
@@ -40,6 +45,7 @@ def dates_to_numbers(
         size = step_seconds or float(np.median(np.diff(seconds)))
         if not size > 0:
             raise ValueError("dates must be increasing; sort the samples first.")
+        size /= dt or 1.0
     else:
         size = _SECONDS[unit]
     return seconds / size, {"seconds_per_unit": size, "first_date": str(dates[0])}
