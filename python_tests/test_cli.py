@@ -39,11 +39,13 @@ def test_a_tour_from_simulation_to_report(folder, capsys) -> None:
         assert arrays["v"].shape == (700, 3)
         sigma = (arrays["v"] - arrays["u"]).std()
         assert sigma == pytest.approx(arrays["sigma"][0], rel=0.05)
-    capsys.readouterr()
+    assert "noise: 5 % of the RMS of the signal" in capsys.readouterr().out
     assert main(["noise", "l.npz"]) == 0
     text = capsys.readouterr().out
-    estimates = [float(row.split()[1]) for row in text.splitlines()[2:]]
+    estimates = [float(row.split()[1]) for row in text.splitlines()[4:]]
     assert estimates == pytest.approx([sigma] * 3, rel=0.2)
+    share = re.match(r"noise: ([\d.]+) % of the RMS of the signal", text)
+    assert share is not None and float(share[1]) == pytest.approx(5, rel=0.15)
     assert main(["tune", "l.npz", "-o", "table.csv", "--figure", "f/j.png"]) == 0
     assert Path("f/j.png").read_bytes().startswith(b"\x89PNG")
     last = capsys.readouterr().out.splitlines()[-1]
@@ -132,7 +134,7 @@ def test_dry_run_prints_the_settings_and_writes_nothing(folder, data, capsys) ->
     Path("run.yaml").write_text(f"method: weak\nname: dry\ndata: {{path: {data}}}\n")
     assert main(["train", "run.yaml", "lam=0.25", "--dry-run"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"lam +0.25", text) and "500 in 1 series" in text
+    assert re.search(r"lam +0.25", text) and "500 samples, 0.05 apart" in text
     ell = int(re.search(r"weak.ell +(\d+)", text)[1])
     assert ell > 0  # chosen from the data
     assert not Path("runs").exists()

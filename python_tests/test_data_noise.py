@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from wpnode_ext.data import add_noise, noise_level
+from wpnode_ext.data import add_noise, noise_level, noise_ratio
 
 
 def series() -> torch.Tensor:
@@ -66,3 +66,20 @@ def test_bad_requests_are_refused() -> None:
         add_noise(series(), -0.1)
     with pytest.raises(ValueError, match="`mode` must be 'global_rms'.*got 'rms'"):
         add_noise(series(), 0.1, mode="rms")
+
+
+def test_the_ratio_of_observations_and_noise_is_that_of_the_level() -> None:
+    u = series()
+    # Noise that is exactly uncorrelated with the signal, of exactly known size.
+    noise = torch.tensor([0.5, 0.5, -0.5, -0.5]).double().repeat(2500)[:, None]
+    v = u + noise
+    assert noise_ratio(v, torch.tensor([0.5, 0.5])) == pytest.approx(
+        0.5 / 12.5**0.5, rel=1e-12
+    )
+    assert noise_level(u, noise_ratio(v, [0.5, 0.5])).tolist() == pytest.approx(
+        [0.5] * 2
+    )
+    assert noise_ratio(v, [0.0, 0.0]) == 0.0
+    assert noise_ratio(v, [9.0, 9.0]) == float("inf")
+    v[:400] = float("nan")
+    assert noise_ratio(v, [0.5, 0.5]) == pytest.approx(0.5 / 12.5**0.5, rel=1e-12)

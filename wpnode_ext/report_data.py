@@ -6,6 +6,7 @@ from torch import Tensor
 
 from . import figures
 from .data import Series
+from .data.noise import NOISE_OF, noise_ratio, noise_table
 from .forecaster import Forecaster
 from .html import Page
 from .noise import estimate_noise
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 MANY = 6
 # Samples of the stretch that shows raw and refined series.
 STRETCH = 600
-# Spread, in units of the largest value, that rounding gives to a constant.
-_CONSTANT = 1e-12
+# Components whose noise is listed.
+MOST_ROWS = 20
 Names = tuple[str, ...] | None
 
 
@@ -34,22 +35,12 @@ def show_data(
 ) -> None:
     """Size, gaps and noise of the observations, and what the filter makes of them."""
     page.heading("The data")
-    step = "irregular times" if series.dt is None else f"{series.dt:g} apart"
-    gone = int(series.missing.sum())
-    page.table(
-        [
-            ("samples", f"{series.n_samples} in {series.n_series} series, {step}"),
-            ("state", " x ".join(str(n) for n in series.state_shape)),
-            ("missing samples", gone),
-        ]
-    )
+    size = " x ".join(str(n) for n in series.state_shape)
+    page.table([("data", series.describe()), ("state", size)])
     if series.dt is None:
         page.paragraph("Noise is not estimated at irregular times.", note=True)
         return
-    try:
-        page.paragraph(_noise(series))
-    except ValueError as error:
-        page.paragraph(f"Noise was not estimated: {error}", note=True)
+    _show_noise(page, series)
     if model is not None:
         stop = min(series.lengths[0], 20 * model.config_.weak.ell)
         piece = series.cut([(0, 0, stop)])
@@ -62,27 +53,30 @@ def show_data(
         add_figure(page, run, "filter", figure, caption)
 
 
-def _noise(series: Series) -> str:
-    """How much noise the data hold, in a sentence."""
-    found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
-    v = series.with_nan().double().flatten(1)
-    spread = (v - v.nanmean(0)).square().nanmean(0).sqrt()
-    # A component that does not vary has no spread to compare its noise with.
-    varies = spread > _CONSTANT * v.nan_to_num().abs().amax(0)
-    if not varies.any():
-        return "Noise was not estimated: no component varies."
-    share = (found.sigma.flatten() / spread)[varies].mean().item()
+def _show_noise(page: Page, series: Series) -> None:
+    """How much noise the data hold, over all and in every component."""
+    _, spread = series.mean_and_spread()
+    if not (spread > 0).any():
+        page.paragraph("Noise was not estimated: no component varies.")
+        return
+    try:
+        found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
+    except ValueError as error:
+        page.paragraph(f"Noise was not estimated: {error}", note=True)
+        return
+    ratio = noise_ratio(series.with_nan(), found.sigma)
     text = (
-        f"Noise estimated from the data alone: {100 * share:.2g} % of their standard "
-        "deviation on average"
+        f"Noise estimated from the data alone: {100 * ratio:.2g} % of "
+        f"{NOISE_OF['global_rms']}"
     )
-    if not varies.all():
-        text += f" over the {int(varies.sum())} of {len(varies)} components that vary"
-    if found.reliable.all():
-        return text + "."
-    return (
-        f"{text}, an upper bound: some components are not smooth from sample to sample."
-    )
+    if not found.reliable.all():
+        text += ", an upper bound: some components are not smooth from sample to sample"
+    page.paragraph(text + ".")
+    names = _component_names(series.names, len(spread))
+    header, rows = noise_table(names, found.sigma, spread, found.reliable)
+    page.table(rows[:MOST_ROWS], header)
+    if rows[MOST_ROWS:]:
+        page.paragraph(f"{len(rows) - MOST_ROWS} more components.", note=True)
 
 
 def show_refined(

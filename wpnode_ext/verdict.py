@@ -156,7 +156,7 @@ def judge_fit(
         unseen: whether `probe`, or else `field`, has not seen the held-out data.
         complaint: what already speaks against the field.
     """
-    spread, mean = _statistics(training)
+    mean, spread = training.mean_and_spread()
     if not (spread > 0).any():
         return Verdict("do not use", "the data do not change")
     known: dict[str, Any] = {"held_out": unseen}
@@ -321,18 +321,10 @@ def _long_forecasts(field: nn.Module, training: Series) -> dict[str, float]:
     return {"bounded": inside.double().mean().item(), "duration": dt * steps}
 
 
-def _statistics(series: Series) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
-    """Spread and mean of every entry of a state; rounding is no spread."""
-    v = series.with_nan().double().flatten(1)
-    mean = v.nanmean(0)
-    spread = (v - mean).square().nanmean(0).sqrt()
-    rounding = 1e-12 * v.abs().nan_to_num().amax(0)
-    return torch.where(spread > rounding, spread, 0.0), mean
-
-
 def _at_rest(training: Series, held_out: Series) -> bool:
     """Whether held-out data hardly vary where the training data do."""
-    (spread, _), (left, _) = _statistics(training), _statistics(held_out)
+    _, spread = training.mean_and_spread()
+    _, left = held_out.mean_and_spread()
     varies = spread > 0
     return bool((left / spread)[varies].square().mean() < AT_REST)
 

@@ -110,9 +110,9 @@ def read_data(arguments: argparse.Namespace) -> Series:
     series = read_series(data_config(arguments))
     if series.dt is None:
         raise ValueError(
-            f"{arguments.data} has irregular times; noise and window are told from "
-            "samples at equal distances. Train with weak.ell such that a segment spans "
-            "about a tenth of a typical oscillation."
+            f"{arguments.data} must have samples on a grid to choose a window by; it "
+            f"has {series.describe()}. Train with weak.ell such that a "
+            "segment spans about a tenth of a typical oscillation."
         )
     return series
 

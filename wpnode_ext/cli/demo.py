@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..climate import Climate
 from ..data import add_noise, make_series
+from ..data.noise import NOISE_OF, noise_ratio
 from ..estimator import WPNODE
 from ..evaluation import Evaluation
-from ..noise import NoiseEstimate, estimate_noise
+from ..noise import estimate_noise
 from ..report import write_report
 from ..selection import select_weak_form
 from ..systems import preset
@@ -61,7 +61,10 @@ def _run(arguments: argparse.Namespace) -> None:
     n, dt = 1500 if arguments.fast else L63.n_samples, L63.dt
     folder = RunFolder(arguments.runs / "demo").create(overwrite=True)
 
-    print(f"1. data: Lorenz-63, {n} samples {dt:g} apart, {NOISE:.0%} noise")
+    print(
+        f"1. data: Lorenz-63, {n} samples {dt:g} apart, noise of {100 * NOISE:g} % of "
+        f"{NOISE_OF['global_rms']}"
+    )
     clean = L63.system.simulate(2 * n, dt, seed=arguments.seed)
     noisy, sigma = add_noise(clean[:n], NOISE, seed=arguments.seed)
     data = folder.path / "data.npz"
@@ -69,7 +72,11 @@ def _run(arguments: argparse.Namespace) -> None:
     series, unseen = make_series(noisy, dt=dt), clean[n:]
 
     noise = estimate_noise(noisy)
-    print(f"2. noise: {_level(noise):.3f} found, {sigma[0]:.3f} was added")
+    levels = ", ".join(f"{level:.3f}" for level in noise.sigma.tolist())
+    print(
+        f"2. noise: {100 * noise_ratio(noisy, noise.sigma):.2g} % of the RMS found, "
+        f"standard deviations {levels}; {sigma[0]:.3f} was added to each component"
+    )
 
     choice = select_weak_form(noisy, dt)
     print(
@@ -117,13 +124,9 @@ def _run(arguments: argparse.Namespace) -> None:
         note="Reference: the clean trajectory after the training part.",
     )
     print()
-    _show(noise, sigma, result, climate, time.perf_counter() - began)
+    _show(noise_ratio(noisy, noise.sigma), result, climate, time.perf_counter() - began)
     print(f"\nthe report with pictures: {path}\nthe model: {folder.model}")
     print(f"forecast with it: wpnode forecast {folder.path} --data {data} --steps 500")
-
-
-def _level(noise: NoiseEstimate) -> float:
-    return noise.sigma.mean().item()
 
 
 def _how(model: WPNODE) -> str:
@@ -135,8 +138,7 @@ def _how(model: WPNODE) -> str:
 
 
 def _show(
-    noise: NoiseEstimate,
-    sigma: Tensor,
+    noise: float,
     result: Evaluation,
     climate: Climate,
     seconds: float,
@@ -147,8 +149,8 @@ def _show(
         [
             (
                 "noise in the data",
-                f"{_level(noise):.2f}",
-                f"{sigma[0].item():.2f} was added",
+                f"{100 * noise:.2g} % of the RMS",
+                f"{100 * NOISE:g} % was added",
             ),
             (
                 "forecasts stay right for",

@@ -2,6 +2,7 @@
 
 import argparse
 
+from ..data.noise import NOISE_OF, noise_ratio, noise_table
 from ..noise import estimate_noise
 from .common import (
     add_command,
@@ -17,9 +18,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         commands,
         "noise",
         "estimate the noise of a series, without a model",
-        "Prints the standard deviation of the noise of every component, beside the "
-        "spread of\nthe data. An estimate that is not reliable is an upper bound: the "
-        "signal is not\nsmooth from sample to sample.",
+        "Prints the noise as a share of the RMS of the signal, as `wpnode simulate "
+        "--noise`\ntakes it, and its standard deviation in every component. An "
+        "estimate that is not\nreliable is an upper bound: the signal is not smooth "
+        "from sample to sample.",
     )
     add_data_arguments(parser)
     parser.set_defaults(run=run)
@@ -28,14 +30,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> None:
     series = read_data(arguments)
     found = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
-    spread = series.v.flatten(1).std(0).tolist()
-    sigma, sure = found.sigma.flatten().tolist(), found.reliable.flatten().tolist()
-    names = component_names(series)
-    rows = [
-        (name, f"{s:.4g}", f"{100 * s / d if d else 0:.2f} %", "yes" if ok else "no")
-        for name, s, d, ok in zip(names, sigma, spread, sure, strict=True)
-    ]
-    header = ("component", "noise (std)", "of the data's std", "reliable")
+    ratio = noise_ratio(series.with_nan(), found.sigma)
+    print(f"noise: {100 * ratio:.3g} % of {NOISE_OF['global_rms']}\n")
+    header, rows = noise_table(
+        component_names(series),
+        found.sigma,
+        series.mean_and_spread()[1],
+        found.reliable,
+    )
     print_table(rows[:20], header)
     if len(rows) > 20:
         print(f"... and {len(rows) - 20} more components")

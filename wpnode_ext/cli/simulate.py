@@ -1,6 +1,7 @@
 """``wpnode simulate``: reference trajectories of known systems, with noise."""
 
 import argparse
+from collections.abc import Sized
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..data import add_noise
+from ..data.noise import NOISE_OF, noise_table
 from ..systems import PRESETS, preset
 from ..systems.base import System
 from ..training.config import TrainConfig, unknown_key
 from ..training.presets import paper_config
-from .common import add_command
+from .common import add_command, print_table
 from .data import DataConfig, RunConfig
+
+# Components whose noise is printed.
+ROWS = 6
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -43,13 +48,18 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("-n", "--samples", type=int, help="samples (system's default)")
     parser.add_argument("--dt", type=float, help="their distance (system's default)")
     parser.add_argument(
-        "--noise", type=float, default=0.0, help="noise ratio, 0.05 for 5 %%"
+        "--noise",
+        type=float,
+        default=0.0,
+        help="standard deviation of the noise as a share of the RMS of the signal (see "
+        "--mode), 0.05 for 5 %%",
     )
     parser.add_argument(
         "--mode",
         default="global_rms",
         choices=("global_rms", "component_rms", "component_std"),
-        help="what the ratio refers to",
+        help="what the noise is a share of: the RMS of the signal over all components "
+        "(the paper's), that of each component, or the standard deviation of each",
     )
     parser.add_argument("--seed", type=int, default=0, help="of start and noise")
     parser.add_argument("-o", "--output", type=Path, required=True, help=".npz or .csv")
@@ -80,6 +90,12 @@ def run(arguments: argparse.Namespace) -> None:
     )
     write(arguments.output, noisy.numpy(), clean[:n].numpy(), dt, sigma.numpy())
     print(f"{arguments.output}: {n} samples of {arguments.system}, dt = {dt:g}")
+    if arguments.noise:
+        print(f"noise: {100 * arguments.noise:g} % of {NOISE_OF[arguments.mode]}\n")
+        spread = clean[:n].flatten(1).std(0, correction=0)
+        header, rows = noise_table(_names(spread), sigma, spread)
+        print_table(rows[:ROWS], header)
+        print(f"... and {len(rows) - ROWS} more components\n" if rows[ROWS:] else "")
     if arguments.test:
         rest = clean[n:].numpy()
         write(arguments.test, rest, rest, dt, np.zeros_like(rest[0]))
@@ -105,8 +121,12 @@ def write(
         np.savez_compressed(path, v=v, u=u, t=t, dt=dt, sigma=sigma)
         return
     table = np.column_stack([t, v.reshape(len(v), -1)])
-    names = ["t", *(f"u{i}" for i in range(table.shape[1] - 1))]
+    names = ["t", *_names(table[0, 1:])]
     np.savetxt(path, table, delimiter=",", header=",".join(names), comments="")
+
+
+def _names(state: Sized) -> list[str]:
+    return [f"u{i}" for i in range(len(state))]
 
 
 def _check_ending(path: Path) -> None:

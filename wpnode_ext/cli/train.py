@@ -135,6 +135,7 @@ def _train(
     print_table(
         [
             ("run", folder.path),
+            ("data", series.describe()),
             ("model", folder.model),
             ("method", f"{model.config_.method} ({model.why_})"),
             (names[0], result.epochs),
@@ -155,13 +156,10 @@ def _with(config: RunConfig, used: settings.TrainConfig) -> RunConfig:
 def _show(config: RunConfig, series: Series, folder: RunFolder) -> None:
     print_table([*_leaves(config)])
     print()
-    step = "irregular times" if series.dt is None else f"dt = {series.dt:g}"
-    missing = int(series.missing.sum())
     print_table(
         [
-            ("samples", f"{series.n_samples} in {series.n_series} series, {step}"),
+            ("data", series.describe()),
             ("state", list(series.state_shape)),
-            ("missing samples", missing),
             ("inputs", 0 if series.forcing is None else series.forcing[0].numel()),
             ("run folder", folder.path),
         ]

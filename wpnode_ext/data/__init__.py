@@ -4,7 +4,7 @@ from .gaussian_grid import GaussianGrid, gaussian_grid
 from .grids import load_grid
 from .loaders import load_arrays, load_series
 from .make import Data, as_series, make_series
-from .noise import NoiseMode, add_noise, noise_level
+from .noise import NoiseMode, add_noise, noise_level, noise_ratio
 from .series import Series
 from .solar import incident_radiation
 from .tables import load_csv
@@ -24,4 +24,5 @@ __all__ = [
     "load_series",
     "make_series",
     "noise_level",
+    "noise_ratio",
 ]

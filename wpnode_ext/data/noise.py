@@ -1,15 +1,24 @@
 """Observational noise, with the level defined in any of the ways papers use."""
 
+from collections.abc import Sequence
+from math import sqrt
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .._arrays import as_float64, as_generator, like_given
 from .._typing import Array
 
 NoiseMode = Literal["global_rms", "component_rms", "component_std"]
+
+# What a ratio refers to, in words.
+NOISE_OF: dict[str, str] = {
+    "global_rms": "the RMS of the signal",
+    "component_rms": "the RMS of every component",
+    "component_std": "the standard deviation of every component",
+}
 
 
 def noise_level(
@@ -49,6 +58,26 @@ def noise_level(
     return noise_ratio * scale
 
 
+def noise_ratio(v: Array, sigma: Array) -> float:
+    """Noise as a share of the RMS of the signal: the ratio of the mode "global_rms".
+
+    ``RMS(sigma) / sqrt(mean(v^2) - mean(sigma^2))`` over all entries, as the noise is a
+    part of the observations.
+
+    Args:
+        v: observations, ``[N, *state]``; NaN marks missing values.
+        sigma: standard deviation of their noise, ``[*state]``.
+
+    Returns:
+        The ratio, infinite where the observations are no larger than their noise.
+    """
+    squares = as_float64(v, "v").square().nanmean(0).mean().item()
+    noise = as_float64(sigma, "sigma").square().mean().item()
+    if noise == 0:
+        return 0.0
+    return sqrt(noise / (squares - noise)) if squares > noise else float("inf")
+
+
 def add_noise(
     u: Array,
     noise_ratio: float,
@@ -72,3 +101,30 @@ def add_noise(
     sigma = noise_level(clean, noise_ratio, mode=mode)
     noise = torch.randn(clean.shape, generator=as_generator(seed), dtype=torch.float64)
     return like_given(clean + sigma * noise, u), sigma
+
+
+def noise_table(
+    names: Sequence[str],
+    sigma: Float[Tensor, "..."],
+    spread: Float[Tensor, " D"],
+    reliable: Bool[Tensor, "..."] | None = None,
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table of the noise in every component.
+
+    Args:
+        names: of the components.
+        sigma: standard deviation of the noise.
+        spread: standard deviation of the data.
+        reliable: where an estimate of `sigma` is more than an upper bound.
+    """
+    header = ["component", "noise (std)", "of the component's std"]
+    columns = [sigma.flatten().tolist(), spread.tolist()]
+    rows = [
+        [name, f"{s:.4g}", f"{100 * s / d:.2f} %" if d else "-"]
+        for name, s, d in zip(names, *columns, strict=True)
+    ]
+    if reliable is None:
+        return header, rows
+    sure = ["yes" if ok else "no" for ok in reliable.flatten().tolist()]
+    pairs = zip(rows, sure, strict=True)
+    return [*header, "reliable"], [[*row, word] for row, word in pairs]

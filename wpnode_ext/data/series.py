@@ -11,6 +11,9 @@ from torch import Tensor
 
 from ..segments import gap_free_runs
 
+# Spread, in units of the largest value, that rounding gives to a constant.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Series:
@@ -116,6 +119,14 @@ class Series:
         if self.mask is None:
             return self.v
         return self.v.masked_fill(self.mask, float("nan"))
+
+    def mean_and_spread(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+        """Mean and standard deviation of every entry of a state; rounding is none."""
+        v = self.with_nan().double().flatten(1)
+        mean = v.nanmean(0)
+        spread = (v - mean).square().nanmean(0).sqrt()
+        rounding = ROUNDING * v.abs().nan_to_num().amax(0)
+        return mean, torch.where(spread > rounding, spread, 0.0)
 
     def plan_arguments(self) -> dict[str, Any]:
         """Keywords for :class:`~wpnode_ext.WeakPlan` and for the losses."""
