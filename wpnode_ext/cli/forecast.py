@@ -11,11 +11,13 @@ import numpy as np
 import torch
 
 from ..assimilation import Assimilator
+from ..files import replacing
 from .common import (
     add_command,
     add_solver_arguments,
     print_table,
     read_model,
+    say,
     substeps_of,
 )
 from .data import DataConfig, read_as_trained
@@ -98,7 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
         print_table(rows, ["t", *names[:8]])
     else:
         _write(arguments.output, t.numpy(), arrays, table, names)
-        print(f"{arguments.output}: {len(t)} states, dt = {dt:g}")
+        say(f"{arguments.output}: {len(t)} states, dt = {dt:g}")
     if ended.any():
         raise RuntimeError(f"the forecast diverged at t = {t[int(ended.argmax())]:g}.")
 
@@ -154,10 +156,13 @@ def _write(
     names: list[str],
 ) -> None:
     if path.suffix == ".npz":
-        np.savez_compressed(path, t=t, **arrays)
+        with replacing(path, "wb") as file:
+            np.savez_compressed(file, t=t, **arrays)
     elif path.suffix == ".csv":
         header = ",".join(["t", *names])
         rows = np.column_stack([t, table])
-        np.savetxt(path, rows, delimiter=",", header=header, comments="", fmt="%.10g")
+        how: dict[str, Any] = {"delimiter": ",", "comments": "", "fmt": "%.10g"}
+        with replacing(path) as file:
+            np.savetxt(file, rows, header=header, **how)
     else:
         raise ValueError(f"`--output` must end in .npz or .csv; got {path.name!r}.")

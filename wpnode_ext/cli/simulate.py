@@ -1,18 +1,20 @@
 """``wpnode simulate``: reference trajectories of known systems, with noise."""
 
 import argparse
-from dataclasses import fields, replace
+from dataclasses import fields
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..data import add_noise
+from ..files import replacing, write_text
 from ..systems import PRESETS, preset
 from ..systems.base import System
 from ..training.config import TrainConfig, unknown_key
 from ..training.presets import paper_config
-from .common import add_command
+from .common import add_command, say
 from .data import DataConfig, RunConfig
 
 
@@ -79,14 +81,14 @@ def run(arguments: argparse.Namespace) -> None:
         clean[:n], arguments.noise, mode=arguments.mode, seed=arguments.seed + 1
     )
     write(arguments.output, noisy.numpy(), clean[:n].numpy(), dt, sigma.numpy())
-    print(f"{arguments.output}: {n} samples of {arguments.system}, dt = {dt:g}")
+    say(f"{arguments.output}: {n} samples of {arguments.system}, dt = {dt:g}")
     if arguments.test:
         rest = clean[n:].numpy()
         write(arguments.test, rest, rest, dt, np.zeros_like(rest[0]))
-        print(f"{arguments.test}: {extra} clean samples that follow")
+        say(f"{arguments.test}: {extra} clean samples that follow")
     if arguments.settings:
         _write_settings(arguments, dt)
-        print(f"{arguments.settings}: train with `wpnode train {arguments.settings}`")
+        say(f"{arguments.settings}: train with `wpnode train {arguments.settings}`")
     if system.computed_lyapunov_exponent is not None:
         print(
             "largest Lyapunov exponent, for --lyapunov: "
@@ -99,14 +101,15 @@ def write(
     path: Path, v: np.ndarray, u: np.ndarray, dt: float, sigma: np.ndarray
 ) -> None:
     """Writes a series by the ending of the name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     t = dt * np.arange(len(v))
     if path.suffix == ".npz":
-        np.savez_compressed(path, v=v, u=u, t=t, dt=dt, sigma=sigma)
+        with replacing(path, "wb") as file:
+            np.savez_compressed(file, v=v, u=u, t=t, dt=dt, sigma=sigma)
         return
     table = np.column_stack([t, v.reshape(len(v), -1)])
     names = ["t", *(f"u{i}" for i in range(table.shape[1] - 1))]
-    np.savetxt(path, table, delimiter=",", header=",".join(names), comments="")
+    with replacing(path) as file:
+        np.savetxt(file, table, delimiter=",", header=",".join(names), comments="")
 
 
 def _check_ending(path: Path) -> None:
@@ -132,7 +135,7 @@ def _with_parameters(system: Any, given: list[str]) -> System:
             changes[key] = type(known[key])(text)
         except ValueError:
             raise ValueError(f"`{key}` must be a number; got {text!r}.") from None
-    return replace(system, **changes)
+    return changed(system, **changes)
 
 
 def _write_settings(arguments: argparse.Namespace, dt: float) -> None:
@@ -145,6 +148,5 @@ def _write_settings(arguments: argparse.Namespace, dt: float) -> None:
         name=arguments.settings.stem,
         data=DataConfig(path=str(arguments.output), dt=dt),
     )
-    arguments.settings.parent.mkdir(parents=True, exist_ok=True)
     text = OmegaConf.to_yaml(OmegaConf.structured(config))
-    arguments.settings.write_text(text, encoding="utf-8")
+    write_text(arguments.settings, text)
