@@ -181,10 +181,9 @@ class WPNODE(Assimilator):
         group = group or ProcessGroup(device=torch.device(self.config.device))
         folder = RunFolder(run) if isinstance(run, str | Path) else run
         with ExitStack() as stack:
-            if folder is not None:
-                with group.main_first("open the run folder"):
-                    if group.is_main:
-                        stack.enter_context(folder.locked())
+            with group.main_first("open the run folder"):
+                if group.is_main and folder is not None:
+                    stack.enter_context(folder.locked())
             return self._fit(series, validation, folder, resume, group)
 
     def _fit(

@@ -142,12 +142,14 @@ def _train_in_folder(
         say(f"stopped; continue with: wpnode train --resume {folder.path}")
         return 128 + result.signal
     solved = model.config_.method == "closed_form"
-    if solved or config.method == "auto":
-        # What the closed form chose is known now.
-        folder.write_config(_with(config, model.config_))
-    else:
+    chosen_late = solved or config.method == "auto"
+    if not chosen_late:
         model.why_ = why
     model.save(folder.model)
+    if chosen_late:
+        # What the closed form chose is known now. After the model: a run that is killed
+        # before is resumed with the settings it began with.
+        folder.write_config(_with(config, model.config_))
     names = ("rounds", "field of round") if solved else ("epochs", "weights of epoch")
     print_table(
         [

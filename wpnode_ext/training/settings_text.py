@@ -90,8 +90,8 @@ def _faults(text: str) -> Iterator[str]:
         where = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent):
             yield f"{where}: aliases are not read; write the value out."
-        elif isinstance(event, yaml.NodeEvent) and getattr(event, "tag", None):
-            yield f"{where}: the tag {getattr(event, 'tag', '')!r} is not read; leave it out."
+        elif (tag := getattr(event, "tag", None)) is not None:
+            yield f"{where}: the tag {tag!r} is not read; leave it out."
         elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
