@@ -203,7 +203,6 @@ def _rows(kept: list[tuple[int, str]], delimiter: str, path: Path) -> list[list[
     rows: list[list[str]] = []
     # An empty line at the end: a quote that is left open in the last one takes it in.
     reader = csv.reader([*(line for _, line in kept), "\n"], delimiter=delimiter)
-    line = kept[0][0]
     try:
         for (line, _), row in zip(kept, reader, strict=False):
             rows.append(row)
@@ -213,6 +212,7 @@ def _rows(kept: list[tuple[int, str]], delimiter: str, path: Path) -> list[list[
                     "left open. Close it, or remove it."
                 )
     except csv.Error as error:
+        line = kept[min(reader.line_num, len(kept)) - 1][0]
         raise ValueError(
             f"{path}, line {line}: the line cannot be read; {error}."
         ) from None

@@ -344,10 +344,10 @@ def load(
             refuse_interpolation(text, "", key)
             check_plain(text, f"`{key}`")
             try:
-                given = OmegaConf.from_dotlist([entry])
-            except YAMLError as error:
-                raise ValueError(f"`{key}`: {in_one_line(error)}.") from None
-            base = OmegaConf.merge(base, given)
+                base = OmegaConf.merge(base, OmegaConf.from_dotlist([entry]))
+            except (YAMLError, OmegaConfBaseException, ValueError) as error:
+                detail = in_one_line(error).rstrip(".")
+                raise ValueError(f"`{key}`: {detail}.") from None
         return OmegaConf.to_object(base)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None)
