@@ -270,7 +270,7 @@ class Trainer:
         """Continues where :meth:`state_dict` was taken.
 
         Raises:
-            CheckpointError: the state is not one of this run.
+            ValueError, KeyError, TypeError: the state is not one of this run.
         """
         self._check_state(state)
         self.field.load_state_dict(state["model"])
@@ -279,6 +279,17 @@ class Trainer:
         self._amp.load_state_dict(state["amp"])
         self._at, self._stopper = dict(state["at"]), dict(state["stopper"])
         self._best = state["best"]
+
+    def resume(self, path: str | Path) -> None:
+        """Continues where a checkpoint was written.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            CheckpointError: it is damaged, or of another run.
+        """
+        state = checkpoint.load(path, "training")
+        with checkpoint.whole_file(path, "checkpoint of this run"):
+            self.load_state_dict(state)
 
     def _check_state(self, state: dict[str, Any]) -> None:
         """Raises unless `state` has the form of the one that would be written now."""
@@ -299,7 +310,7 @@ class Trainer:
                 check_tensor(value, where)
                 # A count of steps is one number.
                 if value.dim() and value.shape != weights[number].shape:
-                    raise checkpoint.CheckpointError(
+                    raise ValueError(
                         f"{where} must have the shape of its weight; got "
                         f"{list(value.shape)}"
                     )

@@ -10,7 +10,6 @@ from torch import nn
 
 from ..data import Series
 from ..record import Record
-from . import checkpoint
 from .config import TrainConfig
 from .distributed import ProcessGroup
 from .log import RunLog
@@ -190,7 +189,5 @@ def _train(
         symmetry=data.symmetry,
     )
     if last is not None:
-        state = checkpoint.load(last, "training")
-        with checkpoint.whole_file(last, "checkpoint of this run"):
-            trainer.load_state_dict(state)
+        trainer.resume(last)
     return trainer.run()
