@@ -83,3 +83,15 @@ def test_names_no_file_can_have_are_refused(path) -> None:
 def test_what_a_terminal_would_obey_is_shown() -> None:
     assert printable("u\x1b[31m\n\u202e\udcff é") == r"u\x1b[31m\n\u202e\udcff é"
     assert printable("two\nlines", keep="\n") == "two\nlines"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_output_to_a_full_disk_ends_in_one_line() -> None:
+    command = [sys.executable, "-m", "wpnode_ext", "info"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "wpnode: error: no space left on device; make room on the disk, or write "
+        "elsewhere.\n"
+    )

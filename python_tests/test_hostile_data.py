@@ -155,6 +155,16 @@ def test_names_of_columns_are_shown_without_what_they_would_do(folder, capsys) -
     assert r"\x1b[2J" in text and "\x1b" not in text
 
 
+def test_names_of_columns_are_no_formulas_in_figures(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    from wpnode_ext.figures import filtering, save_figure
+
+    names = ("$\\frac", "a$b$\x1b", "c")
+    v = np.random.default_rng(0).normal(size=(20, 3))
+    save_figure(filtering(np.arange(20.0), v, v, names=names), tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_wrong_arguments_are_shown_without_what_they_would_do(capsys) -> None:
     with pytest.raises(SystemExit):
         main(["noise", "a.csv", "--\x1b[2J"])

@@ -51,11 +51,13 @@ def named_errors(path: str | Path) -> Iterator[None]:
 
 def reason_of(error: OSError) -> str:
     """An error of the system in one line: the file, what failed, what to do."""
-    if error.filename is None:
+    if error.strerror is None:
         return str(error)
+    text = error.strerror.lower()
     name = error.filename
-    shown = os.fsdecode(name) if isinstance(name, bytes) else str(name)
-    text = f"{shown}: {(error.strerror or 'it failed').lower()}"
+    if name is not None:
+        shown = os.fsdecode(name) if isinstance(name, bytes) else str(name)
+        text = f"{shown}: {text}"
     remedy = _REMEDIES.get(error.errno or 0)
     return f"{text}; {remedy}." if remedy else f"{text}."
 

@@ -1,6 +1,7 @@
 """``wpnode forecast``: what comes next?"""
 
 import argparse
+import csv
 import warnings
 from collections.abc import Mapping
 from math import prod
@@ -159,10 +160,10 @@ def _write(
         with replacing(path, "wb") as file:
             np.savez_compressed(file, t=t, **arrays)
     elif path.suffix == ".csv":
-        header = ",".join(["t", *names])
         rows = np.column_stack([t, table])
-        how: dict[str, Any] = {"delimiter": ",", "comments": "", "fmt": "%.10g"}
-        with replacing(path) as file:
-            np.savetxt(file, rows, header=header, **how)
+        with replacing(path, newline="") as file:
+            # A name may hold a comma.
+            csv.writer(file, lineterminator="\n").writerow(["t", *names])
+            np.savetxt(file, rows, delimiter=",", fmt="%.10g")
     else:
         raise ValueError(f"`--output` must end in .npz or .csv; got {path.name!r}.")

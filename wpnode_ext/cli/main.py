@@ -96,13 +96,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Names that the terminal has no characters for are shown as escapes.
             sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return arguments.run(arguments) or OK
+        code = arguments.run(arguments) or OK
+        # What a full disk or a closed pipe does to the output is known only now.
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe has gone, e.g. `| head`; that is no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return OK
     except Exception as error:
         if arguments.debug:
@@ -113,9 +116,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(error: Exception) -> int:
     """Prints an error in one line; the exit code that says of which kind it is."""
     code = FAILED
-    if isinstance(error, MemoryError):
-        reason = f"the memory is too small ({error or 'no more is given'})"
-        text = f"{reason}. Use fewer samples, or a smaller field."
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        text = "the memory is too small. Use fewer samples, or a smaller field."
     elif isinstance(error, OSError):
         text = reason_of(error)
     elif isinstance(error, CheckpointError | TrainingDiverged | RuntimeError):
@@ -129,3 +135,8 @@ def _fail(error: Exception) -> int:
     line = printable(" ".join(text.split()) or type(error).__name__)
     print(f"wpnode: error: {line}", file=sys.stderr)
     return code
+
+
+def _drop_output() -> None:
+    """Sends the rest of the output nowhere: its end is not to be an error as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -40,6 +40,11 @@ def load_series(path: str | Path, **options: Any) -> Series:
         path: file.
         **options: those of the function for the format; `dt`, `time` and `columns` are
             common to all.
+
+    Raises:
+        FileNotFoundError, ValueError: there is no such file, or it cannot be read. A
+            file that declares more numbers than the memory of the machine holds, or of
+            the control group, is refused before it is expanded.
     """
     path = checked_path(path, "path")
     if not path.exists():

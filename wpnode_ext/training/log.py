@@ -92,9 +92,9 @@ class RunLog:
                 self._log.write(f"{stamp} {printable(text)}\n")
                 self._log.flush()
         if self._bar is not None:
-            self._bar.write(text, file=self._stream)
+            self._bar.write(printable(text, keep="\n"), file=self._stream)
         elif self._progress:
-            print(text, file=self._stream, flush=True)
+            print(printable(text, keep="\n"), file=self._stream, flush=True)
 
     def begin(self, epoch: int, epochs: int) -> None:
         """Opens the files; rows of epochs that will be repeated are dropped."""
