@@ -25,6 +25,11 @@ def header(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
     return file.getvalue()
 
 
+def newest_header(descr: str) -> bytes:
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,)}}\n".encode()
+    return b"\x93NUMPY\3\0" + len(text).to_bytes(4, "little") + text
+
+
 def zipped(name: str, content: bytes) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -59,7 +64,8 @@ BROKEN = {
     "declared.npz": (zipped("v.npy", header((10**15,))), "memory"),
     "objects.npz": (saved(v=OBJECTS, dt=1.0), "it holds Python objects"),
     "objects.npy": (header((2,), "|O") + bytes(80), "it holds Python objects"),
-    "objects.pt": (torched(zipfile.ZipFile), "more than tensors and plain values"),
+    "objects.pt": (torched(zipfile.ZipFile), "more than numbers and plain values"),
+    "objects of version 3.npy": (newest_header("|O") + bytes(80), "more than numbers"),
     "many by strides.pt": (torched(torch.zeros(1).expand(10**15)), "memory"),
 }
 
@@ -107,7 +113,8 @@ def test_archives_are_measured_before_they_are_expanded(folder, monkeypatch) -> 
     torch.save(torch.zeros(20_000, 10), "a.pt")
     savemat("a.mat", {"v": np.zeros((20_000, 10)), "dt": 1.0}, do_compression=True)
     savemat("b.mat", {"v": np.zeros((20_000, 10)), "dt": 1.0})
-    for name in ("a.npz", "a.mat", "b.mat"):
+    savemat("old.mat", {"v": np.zeros((20_000, 10)), "dt": 1.0}, format="4")
+    for name in ("a.npz", "a.mat", "b.mat", "old.mat"):
         assert load_series(name).n_samples == 20_000
     monkeypatch.setattr(archives, "memory_limit", lambda: 100_000)
     for name in ("a.npz", "a.pt", "a.mat", "b.mat"):

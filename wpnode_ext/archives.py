@@ -9,7 +9,7 @@ import os
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,13 @@ _GROUP_LIMITS = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
-# Of a MATLAB file: its header, the tag of an element, the type of a compressed one.
+# Of a MATLAB file of version 5 to 7: its header, which ends with the order of bytes, the
+# tag of an element, the type of a compressed one.
 _MAT_HEADER, _MAT_TAG, _MAT_COMPRESSED = 128, 8, 15
+_MAT_ORDERS: dict[bytes, Literal["little", "big"]] = {
+    b"\0\1IM": "little",
+    b"\1\0MI": "big",
+}
 
 
 class TooLargeError(ValueError):
@@ -61,7 +66,9 @@ def check_mat(path: Path) -> None:
     """Raises if a MATLAB file expands to more than the memory can hold."""
     total, limit = 0, memory_limit()
     with path.open("rb") as file:
-        order = "little" if file.read(_MAT_HEADER)[-2:] == b"IM" else "big"
+        order = _MAT_ORDERS.get(file.read(_MAT_HEADER)[-4:])
+        if order is None:
+            return  # another version, which is not compressed, or no such file
         while len(tag := file.read(_MAT_TAG)) == _MAT_TAG and total <= limit:
             kind = int.from_bytes(tag[:4], order)
             size = int.from_bytes(tag[4:], order)

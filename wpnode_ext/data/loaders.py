@@ -185,9 +185,9 @@ def _read_mat(path: Path) -> Mapping[str, Any]:
 
 def _unreadable(path: Path, error: Exception) -> str:
     reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-    if isinstance(error, pickle.UnpicklingError):
-        # Torch speaks of its own arguments, which are not ours to give.
-        reason = "it holds more than tensors and plain values, or is damaged"
+    if isinstance(error, pickle.UnpicklingError) or "allow_pickle" in reason:
+        # Readers speak of arguments of their own, which are not ours to give.
+        reason = "it holds more than numbers and plain values, or is damaged"
     return f"{path} cannot be read as {path.suffix}: {reason}."
 
 
