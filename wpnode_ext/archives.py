@@ -21,8 +21,8 @@ _GROUP_LIMITS = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
-# Of a MATLAB file of version 5 to 7: its header, which ends with the order of bytes, the
-# tag of an element, the type of a compressed one.
+# Of a MATLAB file of version 5 to 7: its header, which ends with the order of bytes,
+# the tag of an element, the type of a compressed one.
 _MAT_HEADER, _MAT_TAG, _MAT_COMPRESSED = 128, 8, 15
 _MAT_ORDERS: dict[bytes, Literal["little", "big"]] = {
     b"\0\1IM": "little",
