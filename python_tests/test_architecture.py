@@ -13,7 +13,17 @@ PACKAGE = ROOT / "wpnode_ext"
 
 # Lowest first. A module imports from its own layer or from those before it.
 LAYERS = (
-    {"_C", "_backend", "_typing", "_arrays", "memory", "test_functions"},
+    {
+        "_C",
+        "_arrays",
+        "_backend",
+        "_typing",
+        "archives",
+        "files",
+        "memory",
+        "printable",
+        "test_functions",
+    },
     {"quadrature", "segments", "record"},
     {"_checks", "_registration", "_autograd", "_fused", "ops", "reference"},
     {"_weights", "plan", "losses", "filtering", "noise", "selection"},
@@ -45,6 +55,7 @@ LAYERS = (
         "forecaster",
         "hidden_state",
         "model_file",
+        "model_schema",
         "model_verdict",
         "verdict",
     },

@@ -132,3 +132,44 @@ def test_strong_batches_hold_every_window_once() -> None:
 def test_data_too_short_for_a_window_are_refused() -> None:
     with pytest.raises(ValueError, match="3 samples of a strong window"):
         make(record_of([2]), "strong")
+
+
+@pytest.mark.parametrize("method", ["wp", "weak", "strong"])
+@pytest.mark.parametrize("lengths", [[45], [70, 70], [400], [150, 60, 30]])
+@pytest.mark.parametrize("world", [2, 3])
+def test_every_process_has_its_share_of_every_batch(method, lengths, world) -> None:
+    record = record_of(lengths)
+    alone = make(record, method).epoch(3)
+    shares = [
+        make(record, method, rank=rank, world=world).epoch(3) for rank in range(world)
+    ]
+    for whole, *parts in zip(alone, *shares, strict=True):
+        for firsts in (first_segments, first_windows):
+            own = [firsts(part) for part in parts]
+            assert sorted(sum(own, [])) == sorted(firsts(whole))
+            if firsts(whole):
+                assert min(map(len, own)) > 0
+                # Whole blocks may differ by one where there are many.
+                assert max(map(len, own)) <= 1.5 * min(map(len, own)) + 2
+        assert {part.n_segments for part in parts} == {whole.n_segments}
+
+
+def first_segments(batch) -> list[int]:
+    """First samples of segments, in the record."""
+    return [] if batch.segments is None else batch.segments.flatten().tolist()
+
+
+def first_windows(batch) -> list[int]:
+    if batch.windows is None:
+        return []
+    places = torch.arange(batch.samples.shape[1])[batch.windows]
+    return batch.samples[:, places].flatten().tolist()
+
+
+def test_processes_that_would_idle_are_refused() -> None:
+    with pytest.raises(ValueError, match="`optim.batch_size` must be at least 3"):
+        make(record_of([400]), batch_size=2, world=3)
+    with pytest.raises(ValueError, match="have 1 segments, fewer than the 2 proc"):
+        make(record_of([21]), world=2)
+    with pytest.raises(ValueError, match="have 1 windows, fewer than the 2 proc"):
+        make(record_of([3]), "strong", world=2)

@@ -99,6 +99,7 @@ def test_the_run_folder_holds_what_it_promises(folder, data) -> None:
     run = folder / "runs" / "one"
     names = {p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file()}
     assert names == {
+        ".lock",
         "config.yaml",
         "env.json",
         "metrics.csv",

@@ -21,6 +21,14 @@ def test_text_is_escaped_and_tables_are_whole() -> None:
     )
 
 
+def test_control_characters_are_shown() -> None:
+    page = Page("run \x1b[31m")
+    page.table([("u\u202e\0", "a\nb")])
+    text = page.render()
+    assert r"run \x1b[31m" in text and r"u\u202e\x00" in text and "a\nb" in text
+    assert not {"\x1b", "\u202e", "\0"} & set(text)
+
+
 def test_figures_are_embedded_as_png() -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

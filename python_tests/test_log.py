@@ -40,6 +40,28 @@ def test_a_resumed_run_drops_rows_it_repeats_and_half_written_lines(tmp_path) ->
     assert [r["epoch"] for r in read_metrics(path)] == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_table_cut_anywhere_gives_the_rows_that_are_whole(tmp_path) -> None:
+    path = tmp_path / "metrics.csv"
+    write(path, 0, 4)
+    text = path.read_bytes()
+    for end in range(len(text) + 1):
+        path.write_bytes(text[:end])
+        rows = read_metrics(path)
+        assert len(rows) == max(0, text[:end].count(b"\n") - 1)
+        assert [r["loss"] for r in rows] == [1 / (n + 1) for n in range(len(rows))]
+    path.write_bytes(text + bytes(50) + b"\nx,y\n")
+    assert len(read_metrics(path)) == 4
+
+
+def test_a_log_goes_on_in_a_new_line(tmp_path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("half a li")
+    with RunLog(log=path, progress=False) as log:
+        log.say("\x1b[31mgoes on")
+    first, second = path.read_text().splitlines()
+    assert first == "half a li" and second.endswith(r"\x1b[31mgoes on")
+
+
 def test_without_a_terminal_there_are_lines_and_no_bar(tmp_path) -> None:
     stream = io.StringIO()
     with RunLog(log=tmp_path / "log.txt", stream=stream) as log:

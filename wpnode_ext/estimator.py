@@ -1,6 +1,7 @@
 """Fit, forecast, judge, save: the whole method behind one object."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
@@ -178,6 +179,21 @@ class WPNODE(Assimilator):
         series = as_series(v, dt=dt, t=t, mask=mask, forcing=forcing)
         self._forget()
         group = group or ProcessGroup(device=torch.device(self.config.device))
+        folder = RunFolder(run) if isinstance(run, str | Path) else run
+        with ExitStack() as stack:
+            with group.main_first("open the run folder"):
+                if group.is_main and folder is not None:
+                    stack.enter_context(folder.locked())
+            return self._fit(series, validation, folder, resume, group)
+
+    def _fit(
+        self,
+        series: Series,
+        validation: Series | None,
+        folder: RunFolder | None,
+        resume: bool,
+        group: ProcessGroup,
+    ) -> "WPNODE":
         method, self.why_ = choose_method(
             series, self.config, self._own_field, processes=group.world
         )
@@ -192,7 +208,7 @@ class WPNODE(Assimilator):
             self.why_ += left_out(
                 config, group.device, self._given_scaler, validation is not None
             )
-            complaint = self._solve(series, config, run, validation)
+            complaint = self._solve(series, config, folder, validation)
             if not complaint:
                 return self
             self._forget()
@@ -225,7 +241,6 @@ class WPNODE(Assimilator):
         field = self._own_field or make(config.seed)
         attach_forcing(field, data.forcing)
         self._set_model(field, data.scaler, data.forcing_scaler, config, series)
-        folder = RunFolder(run) if isinstance(run, str | Path) else run
         place = Place(folder, resume, group, self.verbose)
         try:
             trained = train_network(field, make, series, training, data, config, place)
@@ -245,14 +260,13 @@ class WPNODE(Assimilator):
         self,
         series: Series,
         config: TrainConfig,
-        run: RunFolder | str | Path | None,
+        folder: RunFolder | None,
         validation: Series | None,
     ) -> str:
         """The closed form: no epochs, no held-out part; why it is given up, if it is.
 
         A field that misses the data is kept where the closed form was asked for.
         """
-        folder = RunFolder(run) if isinstance(run, str | Path) else run
         with RunLog(log=folder and folder.log, progress=self.verbose) as log:
             log.say(f"method {config.method}: {self.why_}")
             solved, config = solve_best(

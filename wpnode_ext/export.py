@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .fields import Field
+from .files import replacing
 from .forecaster import Forecaster
 from .scaling import LinearScaler
 
@@ -81,7 +82,8 @@ def export_field(
         exported = torch.export.export(
             program, tuple(arguments), dynamic_shapes=tuple(shapes)
         )
-    torch.export.save(exported, path)
+    with replacing(path, "wb") as file:
+        torch.export.save(exported, file)
     return exported
 
 

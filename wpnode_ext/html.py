@@ -6,6 +6,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .printable import printable
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -31,24 +33,24 @@ class Page:
         self._parts: list[str] = []
 
     def heading(self, text: str) -> None:
-        self._parts.append(f"<h2>{html.escape(text)}</h2>")
+        self._parts.append(f"<h2>{_escaped(text)}</h2>")
 
     def paragraph(self, text: str, *, note: bool = False) -> None:
         kind = ' class="note"' if note else ""
-        self._parts.append(f"<p{kind}>{html.escape(text)}</p>")
+        self._parts.append(f"<p{kind}>{_escaped(text)}</p>")
 
     def verdict(self, text: str, details: str) -> None:
         """What matters most, set apart from the rest."""
         self._parts.append(
-            f'<p class="verdict"><strong>{html.escape(text)}</strong><br>'
-            f"{html.escape(details)}</p>"
+            f'<p class="verdict"><strong>{_escaped(text)}</strong><br>'
+            f"{_escaped(details)}</p>"
         )
 
     def table(
         self, rows: Sequence[Sequence[object]], header: Sequence[str] | None = None
     ) -> None:
         def line(cells: Sequence[object], tag: str) -> str:
-            inside = "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in cells)
+            inside = "".join(f"<{tag}>{_escaped(c)}</{tag}>" for c in cells)
             return f"<tr>{inside}</tr>"
 
         lines = [line(header, "th")] if header is not None else []
@@ -61,14 +63,14 @@ class Page:
         figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
         figure.clear()
         code = base64.b64encode(buffer.getvalue()).decode("ascii")
-        text = html.escape(caption)
+        text = _escaped(caption)
         self._parts.append(
             f'<figure><img src="data:image/png;base64,{code}" alt="{text}">'
             f"<figcaption>{text}</figcaption></figure>"
         )
 
     def render(self) -> str:
-        title = html.escape(self._title)
+        title = _escaped(self._title)
         return (
             "<!DOCTYPE html>\n"
             f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -77,3 +79,8 @@ class Page:
             + "\n".join(self._parts)
             + "\n</body></html>\n"
         )
+
+
+def _escaped(text: object) -> str:
+    """Text that a page shows as it is, control characters as escapes."""
+    return html.escape(printable(text, keep="\n\t"))

@@ -16,9 +16,10 @@ from .fields import (
     RestrictedField,
     SparseField,
 )
+from .model_schema import check_field_size, check_model
 from .scaling import Scaler, scaler_from_state_dict
 from .training import checkpoint
-from .training.config import TrainConfig, from_dict, to_dict
+from .training.config import TrainConfig, from_settings, to_dict
 from .training.prepare import make_field
 from .verdict import Verdict, verdict_from
 
@@ -78,51 +79,55 @@ def write_model(model: _Model, path: str | Path) -> None:
 def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> Model:
     """The model in a file, as an object of class `kind`."""
     state = checkpoint.load(path, "model")
-    try:
-        config = from_dict(TrainConfig, state["config"])
-        scaler, weights = scaler_from_state_dict(state["scaler"]), state["model"]
-        if field is None:
-            if state["own_field"]:
-                raise ValueError(
-                    f"{path} holds the weights of a {state['field_class']} of your "
-                    "own; give the module as `field=`."
-                )
-            field = make_field(
-                config.field,
-                scaler.scaled_shape(tuple(state["state_shape"])),
-                state["forcing_dim"],
-                torch.Generator().manual_seed(0),
-            )
-            if state["field_class"] in RESTRICTIONS:
-                assert isinstance(field, LinearField)
-                restrict, name = RESTRICTIONS[state["field_class"]]
-                field = restrict(field, weights[name])
-        first = next((w for w in weights.values() if w.is_floating_point()), None)
-        field = field.to(torch.float32 if first is None else first.dtype)
-        _load_weights(field, weights, path)
-        inputs = state["forcing_scaler"]
-        model: Any = kind(config=config)  # type: ignore[call-arg]
-        model._set_model(
-            field,
-            scaler,
-            None if inputs is None else scaler_from_state_dict(inputs),
-            config,
+    with checkpoint.whole_file(path, "model"):
+        check_model(state)
+        own = state["own_field"]
+    if own and field is None:
+        raise ValueError(
+            f"{path} holds the weights of a {state['field_class']} of your own; give "
+            "the module as `field=`."
         )
-        model.state_shape_ = tuple(state["state_shape"])
-        # Files of the first releases have none of these.
-        model.why_ = state.get("why", "")
-        model.process_noise_ = state.get("process_noise")
-        model.verdict_ = verdict_from(state.get("verdict"))
-        model.members_ = []
-        for member in state.get("members", []):
-            model.members_.append(deepcopy(field))
-            _load_weights(model.members_[-1], member, path)
-        model.dt_ = state["dt"]
-        model.names_ = None if state["names"] is None else tuple(state["names"])
-    except KeyError as error:
-        raise checkpoint.CheckpointError(
-            f"{path} is not a whole model: {error.args[0]} is missing or unknown."
-        ) from error
+    with checkpoint.whole_file(path, "model"):
+        return _made(state, kind, field, path)
+
+
+def _made(
+    state: dict[str, Any], kind: type[Model], field: nn.Module | None, path: str | Path
+) -> Model:
+    """The model that checked entries describe."""
+    config = from_settings(TrainConfig, state["config"])
+    scaler, weights = scaler_from_state_dict(state["scaler"]), state["model"]
+    if field is None:
+        shape = scaler.scaled_shape(tuple(state["state_shape"]))
+        stored = sum(weight.numel() for weight in weights.values())
+        check_field_size(config.field, shape, state["forcing_dim"], stored)
+        generator = torch.Generator().manual_seed(0)
+        field = make_field(config.field, shape, state["forcing_dim"], generator)
+        if state["field_class"] in RESTRICTIONS:
+            assert isinstance(field, LinearField)
+            restrict, name = RESTRICTIONS[state["field_class"]]
+            field = restrict(field, weights[name])
+    first = next((w for w in weights.values() if w.is_floating_point()), None)
+    field = field.to(torch.float32 if first is None else first.dtype)
+    _load_weights(field, weights, path)
+    inputs = state["forcing_scaler"]
+    model: Any = kind(config=config)  # type: ignore[call-arg]
+    model._set_model(
+        field,
+        scaler,
+        None if inputs is None else scaler_from_state_dict(inputs),
+        config,
+    )
+    model.state_shape_ = tuple(state["state_shape"])
+    model.why_ = state["why"]
+    model.process_noise_ = state["process_noise"]
+    model.verdict_ = verdict_from(state["verdict"])
+    model.members_ = []
+    for member in state["members"]:
+        model.members_.append(deepcopy(field))
+        _load_weights(model.members_[-1], member, path)
+    model.dt_ = state["dt"]
+    model.names_ = None if state["names"] is None else tuple(state["names"])
     return model
 
 

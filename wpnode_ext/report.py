@@ -1,6 +1,5 @@
 """One HTML page about a training run: what was done, how it went, how good it is."""
 
-import json
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,12 +11,14 @@ from .climate import Climate
 from .data import Series
 from .ensemble import EnsembleForecast
 from .evaluation import Evaluation
+from .files import read_json, write_text
 from .forecaster import Forecaster
 from .html import Page
 from .metrics import GoodnessOfFit
 from .report_data import MANY, Names, add_figure, show_data, show_refined
 from .training.log import read_metrics
 from .training.run_folder import RunFolder
+from .training.settings_text import read_settings
 from .training.states_file import read_states
 
 # Share of the members that the bands of a forecast hold.
@@ -77,7 +78,7 @@ def write_report(
         _training(page, run)
     _settings(page, run)
     path = path or run.path / "report.html"
-    path.write_text(page.render(), encoding="utf-8")
+    write_text(path, page.render())
     return path
 
 
@@ -207,8 +208,10 @@ def _training(page: Page, run: RunFolder) -> None:
     table: list[tuple[str, Any]] = [
         ("epochs", int(last["epoch"]) + 1),
         ("last loss", f"{last['loss']:.4g}"),
-        ("seconds an epoch", f"{median(row['seconds'] for row in rows):.3g}"),
     ]
+    times = [row["seconds"] for row in rows if "seconds" in row]
+    if times:
+        table.append(("seconds an epoch", f"{median(times):.3g}"))
     if judged:
         best = min(judged, key=lambda row: row["val_error"])
         table.append(
@@ -230,13 +233,10 @@ def _training(page: Page, run: RunFolder) -> None:
 
 def _settings(page: Page, run: RunFolder) -> None:
     page.heading("Settings")
-    from omegaconf import OmegaConf
-
-    settings = OmegaConf.to_container(OmegaConf.load(run.config))
-    page.table(_flat(settings), header=("setting", "value"))
+    page.table(_flat(read_settings(run.config)), header=("setting", "value"))
     if run.env.exists():
         page.heading("Versions and machine")
-        page.table(_flat(json.loads(run.env.read_text(encoding="utf-8"))))
+        page.table(_flat(read_json(run.env)))
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -7,6 +7,7 @@ from torch import Tensor
 from . import figures
 from .data import Series
 from .data.noise import NOISE_OF, noise_ratio, noise_table
+from .figures import save_figure
 from .forecaster import Forecaster
 from .html import Page
 from .noise import estimate_noise
@@ -125,8 +126,7 @@ def add_figure(
     page: Page, run: RunFolder, name: str, figure: "Figure", caption: str
 ) -> None:
     """Into the page, and as a file of its own into ``figures/``."""
-    run.figures.mkdir(parents=True, exist_ok=True)
-    figure.savefig(run.figures / f"{name}.png", dpi=150)
+    save_figure(figure, run.figures / f"{name}.png", dpi=150)
     page.figure(figure, caption)
 
 

@@ -6,7 +6,6 @@ disk, so that what is finished is not done again.
 
 import csv
 import math
-import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from ..data import Series
+from ..files import replacing
 from ..training import TrainResult
 from .base import Baseline
 from .evaluations import counted_evaluations
@@ -128,17 +128,26 @@ def read_rows(path: Path) -> list[Row]:
     """Finished jobs; none where the file does not exist."""
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = []
-        for entry in csv.DictReader(file):
-            row: Row = {"method": entry["method"], "failure": entry["failure"] or ""}
-            row["draw"] = int(entry["draw"])
-            for name in COLUMNS:
-                if name not in row:
-                    text = entry.get(name)
-                    row[name] = float(text) if text else math.nan
-            rows.append(row)
-        return rows
+    rows: list[Row] = []
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows += [_row(entry) for entry in csv.DictReader(file)]
+    except (KeyError, TypeError, ValueError, AttributeError, csv.Error) as error:
+        raise ValueError(
+            f"{path}, row {len(rows) + 1} cannot be read ({error}). Remove the row, or "
+            "do all runs again with `--fresh`."
+        ) from None
+    return rows
+
+
+def _row(entry: dict[str, Any]) -> Row:
+    row: Row = {"method": entry["method"], "failure": entry["failure"] or ""}
+    row["draw"] = int(entry["draw"])
+    for name in COLUMNS:
+        if name not in row:
+            text = entry.get(name)
+            row[name] = float(text) if text else math.nan
+    return row
 
 
 def without_failures(rows: Sequence[Row]) -> list[Row]:
@@ -147,15 +156,12 @@ def without_failures(rows: Sequence[Row]) -> list[Row]:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """All rows, to a temporary name that then replaces the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    with beside.open("w", newline="", encoding="utf-8") as file:
+    """Writes all rows, as a whole or not at all."""
+    with replacing(path, newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, restval="")
         writer.writeheader()
         for row in rows:
             writer.writerow({k: _text(v) for k, v in row.items() if k in COLUMNS})
-    beside.replace(path)
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:

@@ -1,12 +1,12 @@
 """The protocol of a folder of results, so that rows of two are never mixed."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ..files import read_json, write_text
 from .protocol import Protocol
 
 NAME = "protocol.json"
@@ -32,7 +32,7 @@ def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
     wanted["options"] = {method: given.get(method, {}) for method in methods}
     known = None
     if path.exists():
-        known = _defaults() | json.loads(path.read_text(encoding="utf-8"))
+        known = _defaults() | read_json(path)
     elif (folder / "runs.csv").exists():
         known = wanted | {"substeps": _defaults()["substeps"]}
     if known is not None:
@@ -46,11 +46,7 @@ def agree(folder: Path, protocol: Protocol, methods: Sequence[str]) -> None:
         wanted["options"] = known["options"] | wanted["options"]
         if path.exists() and wanted == known:
             return
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    text = json.dumps(wanted, indent=2, sort_keys=True)
-    beside.write_text(text + "\n", encoding="utf-8")
-    beside.replace(path)
+    write_text(path, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
 
 
 def set_aside(folder: Path) -> None:

@@ -3,9 +3,11 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from ..data import Series
 from ..estimator import WPNODE, load
+from ..printable import printable
 from ..training.run_folder import RunFolder
 from .data import DataConfig, read_series
 
@@ -24,6 +26,13 @@ class Formatter(
         if action.default is None or action.default == []:
             return action.help
         return super()._get_help_string(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """Shows control characters in wrong arguments as escapes."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
 
 
 def add_command(
@@ -131,13 +140,18 @@ def read_model(path: str) -> WPNODE:
     return load(place)
 
 
+def say(text: str) -> None:
+    """Prints lines in which names are shown without what a terminal would obey."""
+    print(printable(text, keep="\n"), flush=True)
+
+
 def print_table(
     rows: Sequence[Sequence[object]], header: Sequence[str] | None = None
 ) -> None:
     """Columns aligned; numbers in them were formatted by the caller."""
-    lines = [[str(cell) for cell in row] for row in rows]
+    lines = [[printable(cell) for cell in row] for row in rows]
     if header is not None:
-        lines.insert(0, list(header))
+        lines.insert(0, [printable(name) for name in header])
         lines.insert(1, ["-" * len(name) for name in header])
     widths = [max(len(row[i]) for row in lines) for i in range(len(lines[0]))]
     for row in lines:
@@ -160,5 +174,5 @@ def print_verdict(model: WPNODE) -> int:
     if model.verdict_ is None:
         return 0
     verdict, figures = model.verdict_.lines()
-    print(f"\n{verdict}\n{figures}")
+    say(f"\n{verdict}\n{figures}")
     return NOT_TO_BE_USED if model.verdict_.grade == "do not use" else 0

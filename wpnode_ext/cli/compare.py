@@ -16,10 +16,13 @@ from ..baselines.comparison import (
 from ..baselines.methods import make_method, method_names
 from ..baselines.protocol import Job, Protocol
 from ..baselines.protocol_file import agree, set_aside
+from ..figures import save_figure
 from ..figures.comparison import comparison
+from ..files import write_text
 from ..memory import keep_freed_memory
 from ..solvers import ADAPTIVE, FIXED_STEP
-from .common import EXPONENTIAL_STEPS, add_command, print_table
+from ..training.run_lock import run_lock
+from .common import EXPONENTIAL_STEPS, add_command, print_table, say
 from .compare_protocol import RUNGE_KUTTA_STEPS, protocol_of
 from .compare_table import cells, failures, markdown, unit_of
 
@@ -113,25 +116,26 @@ def run(arguments: argparse.Namespace) -> None:
         rows = without_failures(rows)
         write_rows(path, rows)
     wanted = list(jobs(arguments, rows))
-    print(f"{len(wanted)} runs to do, {len(rows)} in {path}")
+    say(f"{len(wanted)} runs to do, {len(rows)} in {path}")
     for row in results(wanted, protocol, arguments.workers):
         # Another comparison may have written to the same file meanwhile.
-        rows = [*read_rows(path), row]
-        write_rows(path, rows)
-        print(_line(row), flush=True)
+        with run_lock(folder, wait=True):
+            rows = [*read_rows(path), row]
+            write_rows(path, rows)
+        say(_line(row))
     if not rows:
         raise RuntimeError("there is nothing to compare; give `--methods`.")
     table = summary(read_rows(path))
     text = markdown(table, name, protocol)
-    (folder / "table.md").write_text(text, encoding="utf-8")
+    write_text(folder / "table.md", text)
     print_table(*cells(table))
     for text in failures(table):
-        print(text)
+        say(text)
     try:
-        comparison(table, unit_of(protocol)).savefig(folder / "table.png", dpi=120)
+        save_figure(comparison(table, unit_of(protocol)), folder / "table.png")
     except ImportError as error:
-        print(f"no figure: {error}")
-    print(f"table and figure: {folder}")
+        say(f"no figure: {error}")
+    say(f"table and figure: {folder}")
 
 
 def jobs(arguments: argparse.Namespace, done: Sequence[Row]) -> Iterator[Job]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..data import Series, load_csv
 from ..data.loaders import READERS, load_series
+from ..files import checked_path
 from ..forecaster import Forecaster
 from ..training import config as settings
 from ..training.config import TrainConfig
@@ -39,6 +40,18 @@ class RunConfig(TrainConfig):
     name: str = "run"
     runs: str = "runs"
     data: DataConfig = setting(default_factory=DataConfig)
+
+
+def run_folder_of(config: RunConfig) -> RunFolder:
+    """The folder of a run, which is inside that of all runs whatever its name."""
+    parts = config.name.split("/")
+    if not config.name.isprintable() or any(p in ("", ".", "..") for p in parts):
+        raise ValueError(
+            "`name` must be a name, or names joined by `/`, without empty ones, `.`, "
+            f"`..` and control characters; got {config.name!r}. Another place for all "
+            "runs is given by `runs=`."
+        )
+    return RunFolder(checked_path(config.runs or ".", "runs") / config.name)
 
 
 def read_series(config: DataConfig) -> Series:

@@ -13,13 +13,14 @@ from ..data import add_noise, make_series
 from ..data.noise import NOISE_OF, noise_ratio
 from ..estimator import WPNODE
 from ..evaluation import Evaluation
+from ..files import replacing
 from ..noise import estimate_noise
 from ..report import write_report
 from ..selection import select_weak_form
 from ..systems import preset
 from ..training import TrainConfig, WeakForm
 from ..training.run_folder import RunFolder
-from .common import add_command, print_table
+from .common import add_command, print_table, say
 from .data import DataConfig, RunConfig
 
 NOISE = 0.05
@@ -57,6 +58,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    with RunFolder(arguments.runs / "demo").locked():
+        _run_in_folder(arguments)
+
+
+def _run_in_folder(arguments: argparse.Namespace) -> None:
     began = time.perf_counter()
     n, dt = 1500 if arguments.fast else L63.n_samples, L63.dt
     folder = RunFolder(arguments.runs / "demo").create(overwrite=True)
@@ -68,7 +74,8 @@ def _run(arguments: argparse.Namespace) -> None:
     clean = L63.system.simulate(2 * n, dt, seed=arguments.seed)
     noisy, sigma = add_noise(clean[:n], NOISE, seed=arguments.seed)
     data = folder.path / "data.npz"
-    np.savez_compressed(data, v=noisy, u=clean[:n], test=clean[n:], dt=dt)
+    with replacing(data, "wb") as file:
+        np.savez_compressed(file, v=noisy, u=clean[:n], test=clean[n:], dt=dt)
     series, unseen = make_series(noisy, dt=dt), clean[n:]
 
     noise = estimate_noise(noisy)
@@ -125,8 +132,8 @@ def _run(arguments: argparse.Namespace) -> None:
     )
     print()
     _show(noise_ratio(noisy, noise.sigma), result, climate, time.perf_counter() - began)
-    print(f"\nthe report with pictures: {path}\nthe model: {folder.model}")
-    print(f"forecast with it: wpnode forecast {folder.path} --data {data} --steps 500")
+    say(f"\nthe report with pictures: {path}\nthe model: {folder.model}")
+    say(f"forecast with it: wpnode forecast {folder.path} --data {data} --steps 500")
 
 
 def _how(model: WPNODE) -> str:

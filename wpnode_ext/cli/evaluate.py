@@ -11,6 +11,7 @@ from .common import (
     data_config,
     print_table,
     read_model,
+    say,
 )
 from .judge import (
     add_judge_arguments,
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
         "climate": "Climate of long forecasts",
         "goodness_of_fit": "Fit to the data the run was trained on",
     }
-    print(found.note)
+    say(found.note)
     for name, part in parts.items():
         if part is not None:
             print(f"\n{titles[name]}")

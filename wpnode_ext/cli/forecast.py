@@ -1,6 +1,7 @@
 """``wpnode forecast``: what comes next?"""
 
 import argparse
+import csv
 import warnings
 from collections.abc import Mapping
 from math import prod
@@ -11,11 +12,13 @@ import numpy as np
 import torch
 
 from ..assimilation import Assimilator
+from ..files import replacing
 from .common import (
     add_command,
     add_solver_arguments,
     print_table,
     read_model,
+    say,
     substeps_of,
 )
 from .data import DataConfig, read_as_trained
@@ -98,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
         print_table(rows, ["t", *names[:8]])
     else:
         _write(arguments.output, t.numpy(), arrays, table, names)
-        print(f"{arguments.output}: {len(t)} states, dt = {dt:g}")
+        say(f"{arguments.output}: {len(t)} states, dt = {dt:g}")
     if ended.any():
         raise RuntimeError(f"the forecast diverged at t = {t[int(ended.argmax())]:g}.")
 
@@ -154,10 +157,13 @@ def _write(
     names: list[str],
 ) -> None:
     if path.suffix == ".npz":
-        np.savez_compressed(path, t=t, **arrays)
+        with replacing(path, "wb") as file:
+            np.savez_compressed(file, t=t, **arrays)
     elif path.suffix == ".csv":
-        header = ",".join(["t", *names])
         rows = np.column_stack([t, table])
-        np.savetxt(path, rows, delimiter=",", header=header, comments="", fmt="%.10g")
+        with replacing(path, newline="") as file:
+            # A name may hold a comma.
+            csv.writer(file, lineterminator="\n").writerow(["t", *names])
+            np.savetxt(file, rows, delimiter=",", fmt="%.10g")
     else:
         raise ValueError(f"`--output` must end in .npz or .csv; got {path.name!r}.")

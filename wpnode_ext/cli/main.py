@@ -1,12 +1,15 @@
 """Arguments, subcommands, exit codes."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from ..files import reason_of
 from ..memory import keep_freed_memory
+from ..printable import printable
 from ..training import CheckpointError, TrainingDiverged
 from . import (
     compare,
@@ -20,6 +23,7 @@ from . import (
     train,
     tune,
 )
+from .common import Parser
 
 COMMANDS = (
     demo,
@@ -64,7 +68,7 @@ exit codes:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="wpnode",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -88,26 +92,51 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         # The process is the command's own.
         keep_freed_memory()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Names that the terminal has no characters for are shown as escapes.
+            sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return arguments.run(arguments) or OK
+        code = arguments.run(arguments) or OK
+        # What a full disk or a closed pipe does to the output is known only now.
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe has gone, e.g. `| head`; that is no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return OK
-    except (CheckpointError, TrainingDiverged, RuntimeError, OSError) as error:
+    except Exception as error:
         if arguments.debug:
             raise
-        return _fail(error, FAILED)
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        if arguments.debug:
-            raise
-        return _fail(error, USAGE)
+        return _fail(error)
 
 
-def _fail(error: Exception, code: int) -> int:
-    text = error.args[0] if isinstance(error, KeyError) and error.args else error
-    print(f"wpnode: error: {text}", file=sys.stderr)
+def _fail(error: Exception) -> int:
+    """Prints an error in one line; the exit code that says of which kind it is."""
+    code = FAILED
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        text = "the memory is too small. Use fewer samples, or a smaller field."
+    elif isinstance(error, OSError):
+        text = reason_of(error)
+    elif isinstance(error, CheckpointError | TrainingDiverged | RuntimeError):
+        text = str(error)
+    elif isinstance(error, ValueError | TypeError | KeyError | ImportError):
+        code, text = USAGE, str(error)
+        if isinstance(error, KeyError) and error.args:
+            text = str(error.args[0])
+    else:
+        text = f"{type(error).__name__}: {error}. `wpnode --debug` shows where."
+    line = printable(" ".join(text.split()) or type(error).__name__)
+    print(f"wpnode: error: {line}", file=sys.stderr)
     return code
+
+
+def _drop_output() -> None:
+    """Sends the rest of the output nowhere: its end is not to be an error as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

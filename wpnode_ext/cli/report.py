@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..report import write_report
 from ..training.run_folder import RunFolder
-from .common import add_command, read_model, substeps_of
+from .common import add_command, read_model, say, substeps_of
 from .data import DataConfig
 from .judge import (
     Judgement,
@@ -69,4 +69,4 @@ def run(arguments: argparse.Namespace) -> None:
         note=found.note,
         path=arguments.output,
     )
-    print(f"report: {path}")
+    say(f"report: {path}")

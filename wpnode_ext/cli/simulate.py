@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Sized
-from dataclasses import fields, replace
+from dataclasses import fields
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 
 from ..data import add_noise
 from ..data.noise import NOISE_OF, noise_table
+from ..files import replacing, write_text
 from ..systems import PRESETS, preset
 from ..systems.base import System
 from ..training.config import TrainConfig, unknown_key
 from ..training.presets import paper_config
-from .common import add_command, print_table
+from .common import add_command, print_table, say
 from .data import DataConfig, RunConfig
 
 # Components whose noise is printed.
@@ -89,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
         clean[:n], arguments.noise, mode=arguments.mode, seed=arguments.seed + 1
     )
     write(arguments.output, noisy.numpy(), clean[:n].numpy(), dt, sigma.numpy())
-    print(f"{arguments.output}: {n} samples of {arguments.system}, dt = {dt:g}")
+    say(f"{arguments.output}: {n} samples of {arguments.system}, dt = {dt:g}")
     if arguments.noise:
         print(f"noise: {100 * arguments.noise:g} % of {NOISE_OF[arguments.mode]}\n")
         spread = clean[:n].flatten(1).std(0, correction=0)
@@ -99,10 +101,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.test:
         rest = clean[n:].numpy()
         write(arguments.test, rest, rest, dt, np.zeros_like(rest[0]))
-        print(f"{arguments.test}: {extra} clean samples that follow")
+        say(f"{arguments.test}: {extra} clean samples that follow")
     if arguments.settings:
         _write_settings(arguments, dt)
-        print(f"{arguments.settings}: train with `wpnode train {arguments.settings}`")
+        say(f"{arguments.settings}: train with `wpnode train {arguments.settings}`")
     if system.computed_lyapunov_exponent is not None:
         print(
             "largest Lyapunov exponent, for --lyapunov: "
@@ -115,14 +117,15 @@ def write(
     path: Path, v: np.ndarray, u: np.ndarray, dt: float, sigma: np.ndarray
 ) -> None:
     """Writes a series by the ending of the name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     t = dt * np.arange(len(v))
     if path.suffix == ".npz":
-        np.savez_compressed(path, v=v, u=u, t=t, dt=dt, sigma=sigma)
+        with replacing(path, "wb") as file:
+            np.savez_compressed(file, v=v, u=u, t=t, dt=dt, sigma=sigma)
         return
     table = np.column_stack([t, v.reshape(len(v), -1)])
     names = ["t", *_names(table[0, 1:])]
-    np.savetxt(path, table, delimiter=",", header=",".join(names), comments="")
+    with replacing(path) as file:
+        np.savetxt(file, table, delimiter=",", header=",".join(names), comments="")
 
 
 def _names(state: Sized) -> list[str]:
@@ -152,7 +155,7 @@ def _with_parameters(system: Any, given: list[str]) -> System:
             changes[key] = type(known[key])(text)
         except ValueError:
             raise ValueError(f"`{key}` must be a number; got {text!r}.") from None
-    return replace(system, **changes)
+    return changed(system, **changes)
 
 
 def _write_settings(arguments: argparse.Namespace, dt: float) -> None:
@@ -165,6 +168,5 @@ def _write_settings(arguments: argparse.Namespace, dt: float) -> None:
         name=arguments.settings.stem,
         data=DataConfig(path=str(arguments.output), dt=dt),
     )
-    arguments.settings.parent.mkdir(parents=True, exist_ok=True)
     text = OmegaConf.to_yaml(OmegaConf.structured(config))
-    arguments.settings.write_text(text, encoding="utf-8")
+    write_text(arguments.settings, text)

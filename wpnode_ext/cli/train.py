@@ -3,19 +3,21 @@
 import argparse
 import os
 import warnings
+from contextlib import ExitStack
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..data import Series
 from ..estimator import WPNODE
+from ..files import checked_path
 from ..training import config as settings
 from ..training.distributed import ProcessGroup, join
 from ..training.method import choose_method, choose_weak_form
 from ..training.run_folder import RunFolder
 from ..verdict import PoorFit
-from .common import add_command, print_table, print_verdict
-from .data import RunConfig, read_series, read_validation
+from .common import add_command, print_table, print_verdict, say
+from .data import RunConfig, read_series, read_validation, run_folder_of
 
 EPILOG = """\
 settings and their defaults (None: what the paper uses for the method; weak.* 0: chosen
@@ -89,10 +91,10 @@ def _settings(arguments: argparse.Namespace) -> tuple[RunConfig, RunFolder]:
         if not Path(file).is_file():
             raise FileNotFoundError(f"there is no settings file {file}.")
     if arguments.resume:
-        folder = RunFolder(arguments.resume).require()
+        folder = RunFolder(checked_path(arguments.resume, "--resume")).require()
         return settings.load(RunConfig, folder.config, overrides), folder
     config = settings.load(RunConfig, files[0] if files else None, overrides)
-    return config, RunFolder(Path(config.runs) / config.name)
+    return config, run_folder_of(config)
 
 
 def _train(
@@ -103,10 +105,25 @@ def _train(
     folder: RunFolder,
     group: ProcessGroup,
 ) -> int:
-    if group.is_main and not arguments.resume:
-        folder.create(overwrite=arguments.overwrite)
-        folder.write_config(config)
-        folder.write_environment()
+    with ExitStack() as stack:
+        with group.main_first("open the run folder"):
+            if group.is_main:
+                stack.enter_context(folder.locked())
+                if not arguments.resume:
+                    folder.create(overwrite=arguments.overwrite)
+                    folder.write_config(config)
+                    folder.write_environment()
+        return _train_in_folder(arguments, config, why, series, folder, group)
+
+
+def _train_in_folder(
+    arguments: argparse.Namespace,
+    config: RunConfig,
+    why: str,
+    series: Series,
+    folder: RunFolder,
+    group: ProcessGroup,
+) -> int:
     model = WPNODE(config=config, verbose=not arguments.quiet)
     with warnings.catch_warnings():
         # The verdict is printed at the end.
@@ -122,15 +139,17 @@ def _train(
         return 0
     result = model.result_
     if result.signal is not None:
-        print(f"stopped; continue with: wpnode train --resume {folder.path}")
+        say(f"stopped; continue with: wpnode train --resume {folder.path}")
         return 128 + result.signal
     solved = model.config_.method == "closed_form"
-    if solved or config.method == "auto":
-        # What the closed form chose is known now.
-        folder.write_config(_with(config, model.config_))
-    else:
+    chosen_late = solved or config.method == "auto"
+    if not chosen_late:
         model.why_ = why
     model.save(folder.model)
+    if chosen_late:
+        # What the closed form chose is known now. After the model: a run that is killed
+        # before is resumed with the settings it began with.
+        folder.write_config(_with(config, model.config_))
     names = ("rounds", "field of round") if solved else ("epochs", "weights of epoch")
     print_table(
         [
@@ -143,7 +162,7 @@ def _train(
             ("their score", f"{result.best_score:.4g}"),
         ]
     )
-    print(f"next: wpnode report {folder.path}")
+    say(f"next: wpnode report {folder.path}")
     return print_verdict(model)
 
 

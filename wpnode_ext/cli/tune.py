@@ -4,8 +4,9 @@ import argparse
 import csv
 from pathlib import Path
 
+from ..files import replacing
 from ..selection import select_weak_form
-from .common import add_command, add_data_arguments, print_table, read_data
+from .common import add_command, add_data_arguments, print_table, read_data, say
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,16 +50,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.criterion == "risk":
         print("taken: the shortest window whose risk is within 10 % of the smallest")
     if choice.note:
-        print(choice.note)
+        say(choice.note)
     if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        with arguments.output.open("w", newline="") as file:
+        with replacing(arguments.output, newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
     if arguments.figure is not None:
-        from ..figures import window_choice
+        from ..figures import save_figure, window_choice
 
-        arguments.figure.parent.mkdir(parents=True, exist_ok=True)
-        window_choice(choice).savefig(arguments.figure, dpi=150)
+        save_figure(window_choice(choice), arguments.figure, dpi=150)
     print(f"weak.p={choice.p} weak.ell={choice.ell} weak.q={choice.q}")

@@ -1,5 +1,6 @@
 """Fields on grids: NetCDF and Zarr through xarray, which must be installed."""
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -7,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..archives import TooLargeError, check_archive, check_size
 from .make import make_series
 from .series import Series
 from .times import TimeUnit, dates_to_numbers, is_time_name
@@ -56,6 +58,9 @@ def load_grid(
                 f"{path} has no variable {wanted}; its variables are "
                 f"{', '.join(map(str, dataset.data_vars))}."
             )
+        # Compressed fields may be far larger than their file.
+        numbers = sum(dataset[name].size for name in names)
+        check_size(np.dtype(np.float64).itemsize * numbers, path)
         arrays = [_values(dataset[name], dimension, path) for name in names]
         stamps = dataset[dimension].values if dimension in dataset.coords else None
     shapes = {array.shape for array in arrays}
@@ -90,14 +95,30 @@ def _open(path: Path) -> Any:
     except ImportError as error:
         raise ImportError(f"reading {path.name} needs xarray; {EXTRA}.") from error
     try:
-        if path.suffix == ".zarr":
+        if path.suffix.lower() == ".zarr":
+            if path.is_file() and zipfile.is_zipfile(path):
+                check_archive(path)
             return xarray.open_zarr(path, chunks=None)
         return xarray.open_dataset(path)
     except (ImportError, ValueError) as error:
+        if isinstance(error, TooLargeError):
+            raise
         # xarray reports a missing backend as either.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ImportError(
-            f"xarray cannot open {path.name} ({str(error).splitlines()[0]}); {EXTRA}."
+            f"xarray cannot open {path.name} ({reason}); {EXTRA}."
         ) from error
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise ValueError(_unreadable(path, error)) from error
+    except Exception as error:  # damaged bytes make its readers fail in any way
+        raise ValueError(_unreadable(path, error)) from error
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return f"{path} cannot be read as {path.suffix}: {reason}."
 
 
 def _time_dimension(dataset: Any, time: str | None, path: Path) -> str:

@@ -1,5 +1,7 @@
 """From a file to a `Series`: the format by the ending, arrays by their names."""
 
+import pickle
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..archives import (
+    TooLargeError,
+    check_archive,
+    check_mat,
+    check_size,
+    read_npy,
+    read_npz,
+)
+from ..files import checked_path
 from .grids import load_grid
 from .make import make_series
 from .series import Series
-from .tables import load_csv
+from .tables import listed, load_csv
 from .times import TimeUnit, dates_to_numbers
 
 
@@ -29,8 +40,13 @@ def load_series(path: str | Path, **options: Any) -> Series:
         path: file.
         **options: those of the function for the format; `dt`, `time` and `columns` are
             common to all.
+
+    Raises:
+        FileNotFoundError, ValueError: there is no such file, or it cannot be read. A
+            file that declares more numbers than the memory of the machine holds, or of
+            the control group, is refused before it is expanded.
     """
-    path = Path(path)
+    path = checked_path(path, "path")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
     reader = READERS.get(path.suffix.lower())
@@ -38,6 +54,8 @@ def load_series(path: str | Path, **options: Any) -> Series:
         raise ValueError(
             f"the name of the file must end in {', '.join(READERS)}; got {path.name!r}."
         )
+    if path.is_dir() and path.suffix.lower() != ".zarr":
+        raise IsADirectoryError(f"{path} must be a file; it is a folder.")
     return reader(path, **options)
 
 
@@ -74,22 +92,25 @@ def load_arrays(
     path = Path(path)
     try:
         held = _read(path)
+    except (OSError, TooLargeError) as error:
+        if isinstance(error, TooLargeError) or error.filename is not None:
+            raise
+        raise ValueError(_unreadable(path, error)) from error
     except Exception as error:
         # Broken bytes make the readers fail in every way there is.
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path} cannot be read as {path.suffix}: {reason}") from error
+        raise ValueError(_unreadable(path, error)) from error
     taken = {*(columns or []), *(forcing or [])}
     if dt is None and "dt" in held and "dt" not in taken:
         dt = "dt"
     if isinstance(dt, str):
-        dt = float(np.asarray(_pick(held, dt, path)).reshape(-1)[0])
+        dt = _one_number(_pick(held, dt, path), dt, path)
     if time is None:
         times = (x for x in ("t", "time") if x in held and x not in taken)
         time = next(times, None)
         if time is None and dt is None:
             raise ValueError(
                 f"{path} has no array 't' or 'dt'; give `dt=`, the distance of the "
-                f"samples, or `time=`, one of {', '.join(held)}."
+                f"samples, or `time=`, one of {listed([*held])}."
             )
     names = list(columns) if columns is not None else [_state_name(held, time, path)]
     if path.suffix.lower() != ".mat" and time_axis is None:
@@ -133,32 +154,70 @@ READERS: dict[str, Callable[..., Series]] = {
 def _read(path: Path) -> Mapping[str, Any]:
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return {"v": np.load(path)}
+        return {"v": read_npy(path)}
     if suffix == ".npz":
-        with np.load(path) as arrays:
-            return dict(arrays)
+        return read_npz(path)
     if suffix == ".mat":
         return _read_mat(path)
+    return _read_torch(path)
+
+
+def _read_torch(path: Path) -> Mapping[str, Any]:
+    check_size(path.stat().st_size, path)
+    if zipfile.is_zipfile(path):
+        check_archive(path)
     held = torch.load(path, map_location="cpu", weights_only=True)
-    if isinstance(held, Mapping):
-        return {str(name): value for name, value in held.items()}
-    return {"v": held}
+    if not isinstance(held, Mapping):
+        held = {"v": held}
+    for value in held.values():
+        parts = value if isinstance(value, list | tuple) else [value]
+        # Strides of zero show more numbers than a tensor stores.
+        shown = [x.numel() * x.element_size() for x in parts if isinstance(x, Tensor)]
+        check_size(sum(shown), path)
+    return {str(name): value for name, value in held.items()}
 
 
 def _read_mat(path: Path) -> Mapping[str, Any]:
     from scipy.io import loadmat
 
+    check_mat(path)
     try:
         held = loadmat(path)
     except NotImplementedError:
-        raise ValueError("it is of version 7.3; save it with '-v7'.") from None
+        raise ValueError("it is of version 7.3; save it with '-v7'") from None
     return {name: value for name, value in held.items() if not name.startswith("__")}
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    if isinstance(error, pickle.UnpicklingError) or "allow_pickle" in reason:
+        # Readers speak of arguments of their own, which are not ours to give.
+        reason = "it holds more than numbers and plain values, or is damaged"
+    return f"{path} cannot be read as {path.suffix}: {reason}."
+
+
+def _one_number(value: Any, name: str, path: Path) -> float:
+    """The first entry of an array that holds a distance of samples."""
+    try:
+        return float(np.asarray(value).reshape(-1)[0])
+    except (IndexError, TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{path}: {name!r} must be a number, the distance of the samples; got "
+            f"{_described(value)}. Give `dt=`."
+        ) from None
+
+
+def _described(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return type(value).__name__
+    return f"an array of shape {list(shape)} and type {value.dtype}"
 
 
 def _pick(held: Mapping[str, Any], name: str, path: Path) -> Any:
     if name not in held:
         raise ValueError(
-            f"{path} has no array {name!r}; its arrays are {', '.join(held)}."
+            f"{path} has no array {name!r}; its arrays are {listed([*held])}."
         )
     return held[name]
 
@@ -169,7 +228,7 @@ def _state_name(held: Mapping[str, Any], time: str | None, path: Path) -> str:
         return "v"
     if len(left) != 1:
         raise ValueError(
-            f"{path} holds {', '.join(left) or 'no array of observations'}; "
+            f"{path} holds {listed(left) or 'no array of observations'}; "
             "name the state by `columns=`."
         )
     return left[0]

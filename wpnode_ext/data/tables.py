@@ -14,6 +14,8 @@ from .times import TimeUnit, dates_to_numbers, is_time_name
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "--")
 DELIMITERS = ",;\t|"
+# Names of columns or arrays that a message lists at most.
+MANY_NAMES = 40
 
 
 def load_csv(
@@ -56,7 +58,7 @@ def load_csv(
         if not named and dt is None:
             raise ValueError(
                 f"{table.path} has no column that looks like a time; give `time=`, one "
-                f"of {', '.join(table.names)}, or `dt=`, the distance of the rows."
+                f"of {listed(table.names)}, or `dt=`, the distance of the rows."
             )
         time = named[0] if named else None
     spent = {time, series, *inputs}
@@ -90,18 +92,16 @@ class _Table:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(file)
         kept = [
             (number, line)
-            for number, line in enumerate(lines, start=1)
+            for number, line in enumerate(_lines(path), start=1)
             if line.strip() and not line.lstrip().startswith("#")
         ]
         if not kept:
             raise ValueError(f"{path} is empty.")
         head = kept[0][1]
         delimiter = max(DELIMITERS, key=head.count)
-        rows = list(csv.reader([line for _, line in kept], delimiter=delimiter))
+        rows = _rows(kept, delimiter, path)
         self.names = [name.strip() for name in rows[0]]
         self.rows, self.lines = rows[1:], [number for number, _ in kept[1:]]
         if all(_is_number(name) for name in self.names):
@@ -109,9 +109,11 @@ class _Table:
                 f"{path} must begin with a header that names the columns; "
                 f"its first line is {head.strip()[:60]!r}."
             )
-        twice = [name for name in self.names if self.names.count(name) > 1]
-        if twice:
-            raise ValueError(f"{path} has two columns {twice[0]!r}; rename one.")
+        # Tables may have thousands of columns: none is searched for among the others.
+        self._places: dict[str, int] = {}
+        for place, name in enumerate(self.names):
+            if self._places.setdefault(name, place) != place:
+                raise ValueError(f"{path} has two columns {name!r}; rename one.")
         for line, row in zip(self.lines, self.rows, strict=True):
             if len(row) != len(self.names):
                 raise ValueError(
@@ -120,12 +122,12 @@ class _Table:
                 )
 
     def column(self, name: str) -> list[str]:
-        if name not in self.names:
+        index = self._places.get(name)
+        if index is None:
             raise ValueError(
                 f"{self.path} has no column {name!r}; its columns are "
-                f"{', '.join(self.names)}."
+                f"{listed(self.names)}."
             )
-        index = self.names.index(name)
         return [row[index].strip() for row in self.rows]
 
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
@@ -179,6 +181,44 @@ class _Table:
                     "is not a number. Leave the column out by `columns=`."
                 )
         return values
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message, the first of them where they are many."""
+    shown = ", ".join(map(str, names[:MANY_NAMES]))
+    more = len(names) - MANY_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(file)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} must be a text file in UTF-8; {error}. Save it as UTF-8."
+        ) from None
+
+
+def _rows(kept: list[tuple[int, str]], delimiter: str, path: Path) -> list[list[str]]:
+    """The cells of every line; a line ends every cell."""
+    rows: list[list[str]] = []
+    # An empty line at the end: a quote that is left open in the last one takes it in.
+    reader = csv.reader([*(line for _, line in kept), "\n"], delimiter=delimiter)
+    try:
+        for (line, _), row in zip(kept, reader, strict=False):
+            rows.append(row)
+            if reader.line_num != len(rows):
+                raise ValueError(
+                    f"{path}, line {line}: a cell must end on its line; a quote is "
+                    "left open. Close it, or remove it."
+                )
+    except csv.Error as error:
+        line = kept[min(reader.line_num, len(kept)) - 1][0]
+        raise ValueError(
+            f"{path}, line {line}: the line cannot be read; {error}."
+        ) from None
+    return rows
 
 
 def _is_number(cell: str) -> bool:

@@ -1,8 +1,9 @@
-"""Figures: every function returns a matplotlib ``Figure``; none shows or saves it.
+"""Figures: functions return a matplotlib ``Figure``, which none shows or saves.
 
 Series are time-first tensors or arrays. Needs the extra ``plot``.
 """
 
+from ._canvas import save_figure
 from .forecasts import attractor, densities, error_growth, forecast, space_time
 from .learning import filtering, training_curves, window_choice
 
@@ -12,6 +13,7 @@ __all__ = [
     "error_growth",
     "filtering",
     "forecast",
+    "save_figure",
     "space_time",
     "training_curves",
     "window_choice",

@@ -1,12 +1,16 @@
 """What all figures share: an empty canvas, colours, names."""
 
+import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from .._arrays import as_float64
 from .._typing import Array
+from ..files import replacing
+from ..printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,4 +41,17 @@ def as_members(u: Array) -> Tensor:
 
 
 def component_name(names: Sequence[str] | None, number: int) -> str:
-    return f"component {number}" if names is None else names[number]
+    """The name of a component as a label: dollars are no formulas, nothing is drawn
+    that only a terminal obeys."""
+    if names is None:
+        return f"component {number}"
+    return printable(names[number]).replace("$", r"\$")
+
+
+def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 120) -> None:
+    """Writes a picture as a whole or not at all; the ending of the name says how."""
+    kind = Path(path).suffix.lower().lstrip(".") or "png"
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=dpi, format=kind)
+    with replacing(path, "wb") as file:
+        file.write(picture.getvalue())

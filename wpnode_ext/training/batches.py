@@ -27,6 +27,9 @@ from .config import TrainConfig
 
 # Samples a block needs besides those its segments have to themselves, as a share.
 _BLOCK_OVERHEAD = 8
+# Blocks a process from which on one more or less does not matter: blocks that do not go
+# round among the processes are cut where there are fewer.
+_MANY = 8
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,32 @@ class Batch:
         return replace(self, **moved)
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """A block or part of one: first samples of its segments and windows."""
+
+    # What the others are counted from.
+    first: int
+    segments: range
+    windows: range
+
+    def part(self, number: int, of: int) -> "_Piece":
+        """One of so many parts; together they have each segment and window once."""
+        cut = [
+            range_[number * len(range_) // of : (number + 1) * len(range_) // of]
+            for range_ in (self.segments, self.windows)
+        ]
+        return _Piece(self.first, *cut)
+
+    def span(self, segment: int, window: int) -> range:
+        """Samples that segments and windows of these lengths lie on."""
+        lasts = [(self.segments, segment), (self.windows, window)]
+        ends = [(part[0], part[-1] + length) for part, length in lasts if part]
+        if not ends:
+            return range(0)
+        return range(min(first for first, _ in ends), max(stop for _, stop in ends))
+
+
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
     """The generator of one epoch; neighbouring seeds and epochs share nothing."""
     return torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
@@ -89,6 +118,12 @@ class Batches:
         self._config = config
         self._images = 1 if symmetry is None else len(symmetry)
         self._rank, self._world = rank, world
+        if config.optim.batch_size < world:
+            raise ValueError(
+                f"`optim.batch_size` must be at least {world}, one sample for each of "
+                f"the processes that train together; got {config.optim.batch_size}. "
+                "Raise it, or start fewer processes."
+            )
         self._window, self._stride = (
             config.strong.window or 2,
             config.strong.stride or 1,
@@ -100,6 +135,7 @@ class Batches:
                     f"no stretch of the data has the {self._window} samples of a "
                     "strong window without a gap; use a smaller `strong.window`."
                 )
+            self._refuse_idle(len(starts), "windows")
             return
         weak, batch_size = config.weak, config.optim.batch_size
         long_enough = [run for run in record.runs if run[1] - run[0] > weak.ell]
@@ -114,7 +150,9 @@ class Batches:
         shared = max(1, _BLOCK_OVERHEAD * (weak.ell + 1 - weak.q) // weak.q)
         blocks = max(1, round(batch_size / min(shared, batch_size)))
         segments = -(-batch_size // blocks)
-        longest = max(self._count(stop - first) for first, stop in self._runs)
+        counts = [self._count(stop - first) for first, stop in self._runs]
+        self._refuse_idle(sum(counts), "segments")
+        longest = max(counts)
         self._segments = min(segments, longest)
         self._blocks_per_batch = max(1, round(batch_size / self._segments))
         shortest = min(stop - first for first, stop in self._runs)
@@ -200,10 +238,12 @@ class Batches:
         n_segments = sum(n for _, n in blocks)
         strong = self._config.method == "wp" and self._config.lam != 0.0
         n_windows = strong * sum(len(self._windows(n, shift)) for _, n in blocks)
+        uneven = len(blocks) % self._world and len(blocks) < _MANY * self._world
+        if self._ragged or uneven:
+            pieces = [self._piece(s, n, shift if strong else None) for s, n in blocks]
+            mine = self._share(pieces) if uneven else pieces[self._rank :: self._world]
+            return self._end_to_end(mine, strong, n_segments, n_windows)
         mine = blocks[self._rank :: self._world]
-        if self._ragged:
-            only = shift if strong else None
-            return self._end_to_end(mine, only, n_segments, n_windows)
         weak = self._config.weak
         first = torch.tensor([s for s, _ in mine], dtype=torch.int64)[:, None]
         inside = self._windows(self._segments, shift)
@@ -216,33 +256,52 @@ class Batches:
             n_windows=n_windows,
         )
 
+    def _piece(self, first: int, segments: int, shift: float | None) -> "_Piece":
+        """A whole block."""
+        windows = range(0) if shift is None else self._windows(segments, shift)
+        begins = range(0, segments * self._config.weak.q, self._config.weak.q)
+        return _Piece(first, begins, windows)
+
+    def _share(self, pieces: Sequence["_Piece"]) -> list["_Piece"]:
+        """This process's share of blocks that do not go round: each block is cut."""
+        # Each block gives the larger part to another process.
+        ranks = [(self._rank + turn) % self._world for turn in range(len(pieces))]
+        return [
+            piece.part(rank, self._world)
+            for piece, rank in zip(pieces, ranks, strict=True)
+        ]
+
     def _end_to_end(
-        self,
-        blocks: Sequence[tuple[int, int]],
-        shift: float | None,
-        n_segments: int,
-        n_windows: int,
+        self, pieces: Sequence["_Piece"], strong: bool, n_segments: int, n_windows: int
     ) -> Batch:
-        q = self._config.weak.q
         empty = torch.empty(0, dtype=torch.int64)
         samples, segments, starts, windows = [empty], [empty], [empty], [empty]
         begin = 0
-        for first, n in blocks:
-            samples.append(first + torch.arange(self._length(n)))
-            segments.append(first + q * torch.arange(n))
-            starts.append(begin + q * torch.arange(n))
-            if shift is not None:
-                inside = self._windows(n, shift)
-                windows.append(begin + torch.tensor(inside, dtype=torch.int64))
-            begin += self._length(n)
+        for piece in pieces:
+            span = piece.span(self._config.weak.ell + 1, self._window)
+            begins = torch.tensor(piece.segments, dtype=torch.int64)
+            samples.append(piece.first + torch.tensor(span, dtype=torch.int64))
+            segments.append(piece.first + begins)
+            starts.append(begin - span.start + begins)
+            inside = torch.tensor(piece.windows, dtype=torch.int64)
+            windows.append(begin - span.start + inside)
+            begin += len(span)
         return Batch(
             samples=torch.cat(samples)[None],
             segments=torch.cat(segments)[None],
             starts=torch.cat(starts),
-            windows=None if shift is None else torch.cat(windows),
+            windows=torch.cat(windows) if strong else None,
             n_segments=n_segments,
             n_windows=n_windows,
         )
+
+    def _refuse_idle(self, count: int, what: str) -> None:
+        """Raises where processes would have nothing to do in any batch."""
+        if count < self._world:
+            raise ValueError(
+                f"the data have {count} {what}, fewer than the {self._world} processes "
+                "that train together. Start fewer processes."
+            )
 
     def _windows(self, segments: int, shift: float) -> range:
         """First samples of the strong windows inside a block.

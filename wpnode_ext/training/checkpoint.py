@@ -1,14 +1,25 @@
 """Files of tensors and builtin types, replaced as a whole or not at all."""
 
-import contextlib
-import os
+import hashlib
+import io
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..archives import check_size
+from ..files import replacing
+
 FORMAT_VERSION = 1
+# A torch file is a zip archive, which may end with a comment: here the checksum of all
+# that comes before it. Torch reads such files like others.
+_MARK = b"wpnode_ext sha256 "
+_COMMENT = len(_MARK) + 64
 _BUILTIN = (str, bytes, bool, int, float, type(None))
 _WRAPPERS = ("module.", "_orig_mod.")
 
@@ -18,7 +29,7 @@ class CheckpointError(ValueError):
 
 
 def save(path: str | Path, kind: str, state: dict[str, Any]) -> None:
-    """Writes `state` under a temporary name and renames it: never half a file.
+    """Writes `state` with its checksum, as a whole or not at all.
 
     Args:
         path: file to write or replace.
@@ -26,20 +37,15 @@ def save(path: str | Path, kind: str, state: dict[str, Any]) -> None:
         state: nested dictionaries and lists of tensors and builtin types, which
             ``torch.load(weights_only=True)`` reads without running code.
     """
-    path = Path(path)
     whole = {"format": f"wpnode_ext {kind}", "format_version": FORMAT_VERSION, **state}
     _check_builtin(whole, "state")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            torch.save(whole, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+    buffer = io.BytesIO()
+    torch.save(whole, buffer)
+    # The length of the comment is the last entry of the archive.
+    content = buffer.getvalue()[:-2] + struct.pack("<H", _COMMENT)
+    with replacing(path, "wb") as file:
+        file.write(content)
+        file.write(_MARK + hashlib.sha256(content).hexdigest().encode())
 
 
 def load(path: str | Path, kind: str) -> dict[str, Any]:
@@ -47,13 +53,15 @@ def load(path: str | Path, kind: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        CheckpointError: the file is damaged, foreign, of another kind or newer.
+        CheckpointError: it is damaged, altered, foreign, of another kind or newer.
     """
     path = Path(path)
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = _read(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}.") from None
+    except OSError:
+        raise
     except Exception as error:  # an unpickler fails on foreign bytes in any way
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
@@ -64,12 +72,51 @@ def load(path: str | Path, kind: str) -> dict[str, Any]:
     if found != expected:
         what = repr(found) if found is not None else "no file of wpnode_ext"
         raise CheckpointError(f"{path} must be a {expected} file; it is {what}.")
-    if state["format_version"] > FORMAT_VERSION:
+    number = state.get("format_version")
+    if type(number) is not int:
+        raise CheckpointError(f"{path} must say its format version; it has {number!r}.")
+    if number > FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} has format version {state['format_version']}; this release reads "
-            f"up to {FORMAT_VERSION}. Update wpnode_ext."
+            f"{path} has format version {number}; this release reads up to "
+            f"{FORMAT_VERSION}. Update wpnode_ext."
         )
     return state
+
+
+@contextmanager
+def whole_file(path: str | Path, kind: str) -> Iterator[None]:
+    """Turns errors of what is made of a file into :class:`CheckpointError`.
+
+    Args:
+        path: the file.
+        kind: what it should be, for the message.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except KeyError as error:
+        name = error.args[0] if error.args else error
+        raise CheckpointError(
+            f"{path} is not a whole {kind}: {name} is missing or unknown."
+        ) from error
+    # Entries of a wrong type or shape fail wherever they are first used.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"{path} is not a valid {kind}: {reason}") from error
+
+
+def _read(path: Path) -> Any:
+    check_size(path.stat().st_size, path)
+    whole = path.read_bytes()
+    content, comment = whole[:-_COMMENT], whole[-_COMMENT:]
+    if not comment.startswith(_MARK):
+        raise ValueError("it has no checksum")
+    if comment[len(_MARK) :].decode() != hashlib.sha256(content).hexdigest():
+        raise ValueError("its contents are not those of its checksum")
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        check_size(sum(entry.file_size for entry in archive.infolist()), path)
+    return torch.load(io.BytesIO(whole), map_location="cpu", weights_only=True)
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:

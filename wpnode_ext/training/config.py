@@ -21,6 +21,8 @@ from typing import (
     get_type_hints,
 )
 
+from .settings_text import check_plain, in_one_line, read_settings, refuse_interpolation
+
 Method = Literal["auto", "wp", "weak", "strong", "closed_form"]
 METHODS: tuple[str, ...] = ("auto", "wp", "weak", "strong", "closed_form")
 FieldKind = Literal[
@@ -321,6 +323,7 @@ def load(
     try:
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
+        from yaml import YAMLError
     except ImportError as error:
         raise ImportError(
             "configuration files need OmegaConf; pip install 'wpnode_ext[train]'."
@@ -329,16 +332,22 @@ def load(
     base = OmegaConf.structured(kind)
     try:
         if path is not None:
-            text = OmegaConf.load(path)
-            _check_names(OmegaConf.to_container(text), names, str(path))
-            base = OmegaConf.merge(base, text)
+            values = read_settings(path)
+            _check_names(values, names, str(path))
+            base = OmegaConf.merge(base, values)
         for entry in overrides:
-            key, equals, _ = entry.partition("=")
+            key, equals, text = entry.partition("=")
             if not equals:
                 raise ValueError(f"overrides must read key=value; got {entry!r}.")
             if key not in names:
                 raise ValueError(unknown_key(key, names))
-            base = OmegaConf.merge(base, OmegaConf.from_dotlist([entry]))
+            refuse_interpolation(text, "", key)
+            check_plain(text, f"`{key}`")
+            try:
+                base = OmegaConf.merge(base, OmegaConf.from_dotlist([entry]))
+            except (YAMLError, OmegaConfBaseException, ValueError) as error:
+                detail = in_one_line(error).rstrip(".")
+                raise ValueError(f"`{key}`: {detail}.") from None
         return OmegaConf.to_object(base)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None)

@@ -1,6 +1,8 @@
 """Several processes with one loss: what ``torchrun`` started, or this process alone."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +49,22 @@ class ProcessGroup:
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.broadcast(tensor, src=0)
         return tensor.tolist()
+
+    @contextmanager
+    def main_first(self, what: str) -> Iterator[None]:
+        """Ends on every process when the main one has done its part of the block.
+
+        Raises:
+            RuntimeError: on the others, where the main process failed to do `what`;
+                they would wait for it otherwise.
+        """
+        try:
+            yield
+        except BaseException:
+            self.share([0.0])
+            raise
+        if not self.share([1.0])[0]:
+            raise RuntimeError(f"the main process could not {what}; it says why.")
 
     def close(self) -> None:
         if self.world > 1 and dist.is_initialized():

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from ..files import named_errors, replacing
+from ..printable import printable
 from .loop import Row
 
 COLUMNS: tuple[str, ...] = (
@@ -65,6 +67,7 @@ class RunLog:
     def __enter__(self) -> Self:
         if self._log_path is not None:
             self._log_path.parent.mkdir(parents=True, exist_ok=True)
+            _end_line(self._log_path)
             self._log = self._log_path.open("a", encoding="utf-8")
         return self
 
@@ -83,14 +86,15 @@ class RunLog:
 
     def say(self, text: str) -> None:
         """One line, in the log file and where progress is shown."""
-        if self._log is not None:
+        if self._log is not None and self._log_path is not None:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-            self._log.write(f"{stamp} {text}\n")
-            self._log.flush()
+            with named_errors(self._log_path):
+                self._log.write(f"{stamp} {printable(text)}\n")
+                self._log.flush()
         if self._bar is not None:
-            self._bar.write(text, file=self._stream)
+            self._bar.write(printable(text, keep="\n"), file=self._stream)
         elif self._progress:
-            print(text, file=self._stream, flush=True)
+            print(printable(text, keep="\n"), file=self._stream, flush=True)
 
     def begin(self, epoch: int, epochs: int) -> None:
         """Opens the files; rows of epochs that will be repeated are dropped."""
@@ -104,10 +108,12 @@ class RunLog:
             self._bar = _bar(epoch, epochs, self._stream)
 
     def epoch(self, row: Row) -> None:
-        if self._file is not None:
+        if self._file is not None and self._metrics_path is not None:
             writer = csv.DictWriter(self._file, COLUMNS, restval="")
-            writer.writerow({name: _text(row[name]) for name in COLUMNS if name in row})
-            self._file.flush()
+            known = {name: _text(row[name]) for name in COLUMNS if name in row}
+            with named_errors(self._metrics_path):
+                writer.writerow(known)
+                self._file.flush()
         if self._writer is not None:
             for name, value in row.items():
                 self._writer.add_scalar(name, value, int(row["epoch"]))
@@ -136,28 +142,54 @@ class RunLog:
 
 
 def read_metrics(path: str | Path) -> list[Row]:
-    """The rows of a metrics file; an unfinished last line is left out."""
+    """The rows of a metrics file.
+
+    Rows that are not whole are left out: the last one of a process that was killed, or
+    what a full disk left of one.
+    """
     rows = []
-    with open(path, newline="", encoding="utf-8") as file:
-        for cells in csv.DictReader(file):
-            if None in cells.values() or None in cells:
-                continue
-            rows.append({name: float(cell) for name, cell in cells.items() if cell})
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        # A number cut in two still is one: the end of the line tells.
+        lines = [line for line in file if line.endswith("\n")]
+    try:
+        for cells in csv.DictReader(lines):
+            row = _row(cells)
+            if row is not None:
+                rows.append(row)
+    except csv.Error as error:
+        raise ValueError(f"{path} is no table of metrics; {error}.") from None
     return rows
+
+
+def _row(cells: dict[Any, Any]) -> Row | None:
+    """The numbers of a line; None where it is not one of ours."""
+    if None in cells.values() or None in cells:
+        return None
+    try:
+        row = {name: float(cell) for name, cell in cells.items() if cell}
+    except ValueError:
+        return None
+    return row if {"epoch", "loss", "lr"} <= row.keys() else None
+
+
+def _end_line(path: Path) -> None:
+    """Ends the last line of a text file where a killed process did not."""
+    if path.exists() and path.stat().st_size:
+        with path.open("rb+") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
 
 
 def _keep_rows(path: Path, epochs: int) -> None:
     """Leaves the header and the rows of the first `epochs` epochs in the file."""
     rows = read_metrics(path) if path.exists() else []
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="")
+    with replacing(path, newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore")
         writer.writeheader()
         for row in rows:
             if row["epoch"] < epochs:
                 writer.writerow({name: _text(value) for name, value in row.items()})
-    os.replace(temporary, path)
 
 
 def _text(value: float) -> str:

@@ -21,6 +21,7 @@ from .config import TrainConfig, resolve, to_dict
 from .distributed import ProcessGroup
 from .objective import Objective
 from .result import Reporter, Row, TrainResult
+from .schema import check_like, check_tensor
 from .signals import StopRequest, stop_requests
 from .task import Task
 
@@ -266,10 +267,50 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues where :meth:`state_dict` was taken."""
+        """Continues where :meth:`state_dict` was taken.
+
+        Raises:
+            ValueError, KeyError, TypeError: the state is not one of this run.
+        """
+        self._check_state(state)
         self.field.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._scheduler.load_state_dict(state["scheduler"])
         self._amp.load_state_dict(state["amp"])
         self._at, self._stopper = dict(state["at"]), dict(state["stopper"])
         self._best = state["best"]
+
+    def resume(self, path: str | Path) -> None:
+        """Continues where a checkpoint was written.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            CheckpointError: it is damaged, or of another run.
+        """
+        state = checkpoint.load(path, "training")
+        with checkpoint.whole_file(path, "checkpoint of this run"):
+            self.load_state_dict(state)
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raises unless `state` has the form of the one that would be written now."""
+        own = self.state_dict()
+        for name in ("model", "scheduler", "amp", "at", "stopper"):
+            check_like(state[name], own[name], name)
+        best = {"score": 0.0, "epoch": 0, "model": state["best"]["model"]}
+        check_like(state["best"], best, "best")
+        if state["best"]["model"]:
+            check_like(state["best"]["model"], own["model"], "best.model")
+        optimizer = state["optimizer"]
+        groups = own["optimizer"]["param_groups"]
+        check_like(optimizer["param_groups"], groups, "optimizer.param_groups")
+        weights = [w for group in self._optimizer.param_groups for w in group["params"]]
+        for number, moments in optimizer["state"].items():
+            for name, value in moments.items():
+                where = f"optimizer.state[{number}].{name}"
+                check_tensor(value, where)
+                # A count of steps is one number.
+                if value.dim() and value.shape != weights[number].shape:
+                    raise ValueError(
+                        f"{where} must have the shape of its weight; got "
+                        f"{list(value.shape)}"
+                    )

@@ -10,7 +10,6 @@ from torch import nn
 
 from ..data import Series
 from ..record import Record
-from . import checkpoint
 from .config import TrainConfig
 from .distributed import ProcessGroup
 from .log import RunLog
@@ -59,6 +58,16 @@ class Place:
         file = self.folder.log if main and self.folder is not None else None
         return RunLog(log=file, progress=self.verbose and main, **files)
 
+    def checkpoint(self, folder: Path | None) -> Path | None:
+        """What training goes on from; None where it begins.
+
+        A run that was killed before its first checkpoint begins again.
+        """
+        last = None if folder is None else folder / "last.pt"
+        there = self.resume and last is not None and last.exists()
+        # The main process may write its first checkpoint before another one looks.
+        return last if self.group.share([float(there)])[0] else None
+
 
 def train_network(
     field: nn.Module,
@@ -101,7 +110,7 @@ def train_network(
             log.say("no held-out data: the training loss decides the weights kept")
         if place.resume and folder is None:
             raise ValueError("`resume` needs the `run` folder to continue.")
-        last = folder.last if folder is not None and place.resume else None
+        last = place.checkpoint(checkpoints)
         result = _train(field, data.record, data, config, place, log, checkpoints, last)
         refined = None
         if config.refine and result.signal is None:
@@ -141,9 +150,7 @@ def _train_member(
     part = resampled(training, config.weak.ell, generator)
     record = make_record(part, data.scaler, part.times, data.record.v.dtype)
     checkpoints = None if place.folder is None else place.folder.member(number)
-    last = None if checkpoints is None else checkpoints / "last.pt"
-    if last is not None and not (place.resume and last.exists()):
-        last = None
+    last = place.checkpoint(checkpoints)
     with place.log() as log:
         log.say(f"member {number} of {config.ensemble} of the ensemble")
         result = _train(member, record, data, config, place, log, checkpoints, last)
@@ -182,5 +189,5 @@ def _train(
         symmetry=data.symmetry,
     )
     if last is not None:
-        trainer.load_state_dict(checkpoint.load(last, "training"))
+        trainer.resume(last)
     return trainer.run()

@@ -6,6 +6,8 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any
 import torch
 
 from .._backend import build_info
+from ..files import remove_leftovers, write_text
+from .run_lock import run_lock
 
 _PACKAGES = ("wpnode_ext", "torch", "numpy", "scipy", "torchdiffeq", "omegaconf")
 
@@ -28,6 +32,10 @@ class RunFolder:
         last: the checkpoint a run is resumed from.
         model: the trained model, one file.
         states: refined states, where the run has such.
+
+    One process at a time works in it, see :meth:`locked`. Every file is replaced as a
+    whole: a process that is killed leaves a folder that `resume` continues, or, where
+    there is no ``config.yaml`` yet, one that a run can be started in.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,7 +62,9 @@ class RunFolder:
                 "another name (`name=`), or replace it (`--overwrite`)."
             )
         if overwrite:
-            for old in (self.metrics, self.log, self.last, self.model, self.states):
+            # The settings first: a run that is killed here can be started anew.
+            old_files = (self.config, self.metrics, self.log, self.last, self.model)
+            for old in (*old_files, self.states):
                 old.unlink(missing_ok=True)
             (self.checkpoints / "best.pt").unlink(missing_ok=True)
             for member in self.checkpoints.glob("member_*"):
@@ -67,19 +77,30 @@ class RunFolder:
         """Raises unless there is a run here."""
         if not self.config.exists():
             raise FileNotFoundError(
-                f"{self.path} holds no run: there is no {self.config.name} in it."
+                f"{self.path} holds no run: there is no {self.config.name} in it. "
+                "Start it with `wpnode train` and its settings."
             )
         return self
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes out; removes what killed ones left half written."""
+        with run_lock(self.path):
+            for folder in (self.path, self.figures, self.checkpoints):
+                remove_leftovers(folder)
+            for member in self.checkpoints.glob("member_*"):
+                remove_leftovers(member)
+            yield
 
     def write_config(self, config: Any) -> None:
         """The resolved settings as YAML; Literal and nested values as plain text."""
         from omegaconf import OmegaConf
 
-        _replace(self.config, OmegaConf.to_yaml(OmegaConf.structured(config)))
+        write_text(self.config, OmegaConf.to_yaml(OmegaConf.structured(config)))
 
     def write_environment(self, **more: Any) -> None:
         """Versions, machine, commit of the working directory, and what is added."""
-        _replace(self.env, json.dumps(environment() | more, indent=2) + "\n")
+        write_text(self.env, json.dumps(environment() | more, indent=2) + "\n")
 
 
 def environment() -> dict[str, Any]:
@@ -120,10 +141,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

@@ -1,6 +1,5 @@
 """``states.npz`` of a run: refined states, their error bars, the noise, the rounds."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..archives import read_npz
+from ..files import replacing
 from .loop import Row
 
 
@@ -43,21 +44,33 @@ def write_states(path: Path, found: RefinedStates) -> None:
         "round_names": np.array(names, dtype=str),
         "rounds": np.array(table, dtype=float).reshape(len(rounds), len(names)),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
+    with replacing(path, "wb") as file:
         np.savez_compressed(file, **arrays)
-    os.replace(temporary, path)
 
 
 def read_states(path: Path) -> RefinedStates:
-    """The file of a run folder."""
-    with np.load(path) as arrays:
-        names = arrays["round_names"].tolist()
+    """The file of a run folder.
+
+    Raises:
+        ValueError: it is damaged, or another kind of file.
+    """
+    try:
+        arrays = read_npz(path)
+        names = [str(name) for name in arrays["round_names"].tolist()]
         rounds = [
-            dict(zip(names, row, strict=True)) for row in arrays["rounds"].tolist()
+            {name: float(value) for name, value in zip(names, row, strict=True)}
+            for row in arrays["rounds"].tolist()
         ]
         states, std, sigma = (
-            torch.from_numpy(arrays[key]) for key in ("states", "std", "sigma")
+            torch.from_numpy(arrays[key].astype(np.float64))
+            for key in ("states", "std", "sigma")
         )
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # readers of damaged bytes fail in any way
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{path} cannot be read as refined states ({reason}). Remove it, or train "
+            "again."
+        ) from error
     return RefinedStates(states, std, sigma, rounds)
