@@ -77,9 +77,9 @@ void check_same_device(const Tensor& x, const Tensor& other, const char* name) {
 }
 
 cuda::Problem problem_of(const Geometry& g, const Tensor& x, const std::optional<Tensor>& starts) {
-    for (const std::int64_t count : {g.n_samples, g.state, g.n_segments}) {
+    for (const std::int64_t count : {g.n_samples, g.state, g.n_segments, g.ell}) {
         check(count <= cuda::kMaxCount, "the CUDA operators take at most ", cuda::kMaxCount,
-              " samples, segments and channels; got ", count, ". Split the series.");
+              " samples, segments, channels and nodes; got ", count, ". Split the series.");
     }
     cuda::Problem problem;
     problem.dtype = dtype_of(x);
@@ -131,7 +131,7 @@ Tensor corr_t(const Tensor& y, const Tensor& w, const std::optional<Tensor>& sta
 
 Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& starts, std::int64_t q,
               std::int64_t ell, bool per_segment) {
-    const Geometry g = check_corr_w(x, y, starts, q, ell);
+    const Geometry g = check_corr_w(x, y, starts, q, ell, per_segment);
     check_same_device(x, y, "y");
     const Launch launch(x);
     const ScalarType type = accumulator_type(x.scalar_type());

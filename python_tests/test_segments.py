@@ -87,6 +87,8 @@ def test_lengths_must_add_up():
         (torch.tensor([0, 3, 2]), ValueError, "`starts` must be non-decreasing"),
         (torch.tensor([-1, 3]), ValueError, r"must lie in 0 .. 89, .* got -1 .. 3"),
         (torch.tensor([0, 90]), ValueError, r"must lie in 0 .. 89, .* got 0 .. 90"),
+        (torch.tensor([2**63 - 1, -(2**63)]), ValueError, "must be non-decreasing"),
+        (torch.tensor([-(2**63), 2**63 - 1]), ValueError, "must lie in 0 .. 89"),
         (torch.tensor([0.0]), TypeError, "`starts` must be an int64 vector"),
         (torch.zeros(0, dtype=torch.int64), ValueError, "at least one segment"),
     ],
