@@ -232,6 +232,8 @@ STABLE_TORCH_LIBRARY(wpnode, m) {
     m.def(
         "weak_loss_grad(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
         " -> (Tensor, Tensor)");
+    // Only where reading the factor would mean waiting for a device; see cuda/scale.cu.
+    m.def("scale_(Tensor(a!) values, Tensor factor) -> ()");
     // The same with weights generated from the times of each segment by the linear product rule.
     m.def(
         "segment_rows(Tensor t, Tensor? starts, SymInt q, SymInt p, SymInt ell, SymInt d)"

@@ -184,6 +184,18 @@ std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, co
     return {loss, gradient};
 }
 
+void scale(Tensor values, const Tensor& factor) {
+    check(is_supported(values.scalar_type()) && values.is_contiguous(),
+          "`values` must be contiguous and float64, float32, bfloat16 or float16.");
+    check(factor.numel() == 1 && factor.scalar_type() == accumulator_type(values.scalar_type()),
+          "`factor` must be one number, float64 for float64 values and float32 for all others.");
+    check_same_device(values, factor, "factor");
+    const Launch launch(values);
+    launch.check_status(cuda::launch_scale(dtype_of(values), values.numel(),
+                                           factor.const_data_ptr(), values.mutable_data_ptr(),
+                                           launch.stream()));
+}
+
 cuda::Weights weights_at(const Tensor& t, const Tensor& f, std::int64_t p, std::int64_t ell) {
     core::check_parameters(p, ell, 1);
     check(ell <= cuda::kMaxGeneratedEll, "`ell` must be at most ", cuda::kMaxGeneratedEll,
@@ -234,6 +246,7 @@ STABLE_TORCH_LIBRARY_IMPL(wpnode, CUDA, m) {
     m.impl("corr_w", TORCH_BOX(&corr_w));
     m.impl("weak_loss", TORCH_BOX(&weak_loss));
     m.impl("weak_loss_grad", TORCH_BOX(&weak_loss_grad));
+    m.impl("scale_", TORCH_BOX(&scale));
     m.impl("segment_rows", TORCH_BOX(&segment_rows));
     m.impl("weak_loss_at", TORCH_BOX(&weak_loss_at));
     m.impl("weak_loss_grad_at", TORCH_BOX(&weak_loss_grad_at));

@@ -21,6 +21,7 @@ class overloads:
     corr_w = ops.corr_w.default
     weak_loss = ops.weak_loss.default
     weak_loss_grad = ops.weak_loss_grad.default
+    scale_ = ops.scale_.default
     segment_rows = ops.segment_rows.default
     weak_loss_at = ops.weak_loss_at.default
     weak_loss_grad_at = ops.weak_loss_grad_at.default
