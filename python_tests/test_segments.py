@@ -8,6 +8,7 @@ from wpnode_ext.segments import (
     count_segments,
     is_uniform,
     segment_starts,
+    within,
 )
 
 
@@ -96,3 +97,11 @@ def test_lengths_must_add_up():
 def test_starts_outside_the_record_are_refused(starts, error, words):
     with pytest.raises(error, match=words):
         check_starts(starts, 100, 10)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 7, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("q", [1, 6, 7, 8, 2**62, 2**63 - 1])
+def test_a_step_past_the_end_is_cut_to_one_that_does_not_wrap_round(stop, q):
+    step = within(q, stop)
+    assert range(0, stop, step) == range(0, stop, q)
+    assert step <= max(1, stop)

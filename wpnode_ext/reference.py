@@ -74,8 +74,8 @@ def _nodes(
     n_samples: int, width: int, q: int, starts: Tensor | None, device: torch.device
 ) -> Int[Tensor, "K w"]:
     if starts is None:
-        step = within(q, n_samples)
-        starts = torch.arange(0, n_samples - width + 1, step, device=device)
+        stop = n_samples - width + 1
+        starts = torch.arange(0, stop, within(q, stop), device=device)
     return starts[:, None] + torch.arange(width, device=device)
 
 

@@ -87,18 +87,17 @@ def check_starts(starts: Tensor, n_samples: int, ell: int) -> None:
 
 def is_uniform(starts: Tensor, n_samples: int, ell: int, q: int) -> bool:
     """Whether `starts` is the ``0, q, 2q, ...`` of one series without gaps."""
-    every = torch.arange(
-        0, max(0, n_samples - ell), within(q, n_samples), device=starts.device
-    )
+    stop = max(0, n_samples - ell)
+    every = torch.arange(0, stop, within(q, stop), device=starts.device)
     return torch.equal(starts, every)
 
 
-def within(q: int, n_samples: int) -> int:
-    """The step `q`, or one past the end of the record if `q` is longer than that.
+def within(q: int, stop: int) -> int:
+    """The step `q`, or one that ends ``range(0, stop, q)`` after its first number too.
 
-    Both give the same segments, but ``torch.arange`` wraps round for steps near 2^63.
+    Both give the same numbers, but ``torch.arange`` wraps round for steps near 2^63.
     """
-    return min(q, max(1, n_samples))
+    return min(q, max(1, stop))
 
 
 def check_int64(name: str, value: int) -> None:
