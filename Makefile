@@ -11,6 +11,12 @@ PYTEST_ARGS ?=
 WPNODE_CUDA ?= OFF
 export WPNODE_CUDA
 
+# How long to fuzz: calls from Python, seconds for each native target.
+FUZZ_CALLS ?= 1000000
+FUZZ_SECONDS ?= 120
+CLANG ?= $(shell for name in clang++ clang++-20 clang++-19 clang++-18 clang++-17 clang++-16 \
+    clang++-15 clang++-14; do command -v $$name && break; done)
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TOOLS := $(VENV)/tools.stamp
@@ -19,7 +25,7 @@ INSTALLED := $(EDITABLE)/installed.stamp
 CHOICES := build/choices.txt
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all bench lint sanitize cpp-test build clean FORCE
+.PHONY: help demo test test-all bench lint sanitize cpp-test fuzz fuzz-native build clean FORCE
 
 help:
 	@echo "make demo      the whole way on noisy Lorenz-63: learn, forecast, report with pictures"
@@ -29,6 +35,9 @@ help:
 	@echo "make lint      ruff, clang-format, pyright"
 	@echo "make sanitize  the C++ tests with address and undefined-behaviour sanitizers"
 	@echo "make cpp-test  the same tests without sanitizers"
+	@echo "make fuzz      FUZZ_CALLS=$(FUZZ_CALLS) random calls with numbers from all of int64"
+	@echo "make fuzz-native"
+	@echo "               the C++ kernels under libFuzzer, FUZZ_SECONDS=$(FUZZ_SECONDS) a target"
 	@echo "make cuda-compile, cuda-traffic, cuda-sim-sanitize, cuda-link"
 	@echo "               prove the CUDA kernels without a GPU (benchmarks/cuda.md)"
 	@echo "make build     compile what changed and install in place"
@@ -66,6 +75,22 @@ define run-cpp-tests
 	$(BIN)/cmake --build $(1)
 	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
+
+fuzz: build
+	$(BIN)/python python_tests/fuzz/run.py --calls $(FUZZ_CALLS)
+
+# What libFuzzer finds worth keeping stays in build/fuzz/corpus, where the next run begins.
+fuzz-native: $(TOOLS)
+	@test -n "$(CLANG)" || { echo "make fuzz-native needs clang++ with libFuzzer (Debian: \
+	clang, libclang-rt-dev); set CLANG=... if it has another name." >&2; exit 1; }
+	$(BIN)/cmake -S . -B build/fuzz -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	    -DCMAKE_CXX_COMPILER=$(CLANG) -DWPNODE_FUZZ=ON --log-level=WARNING
+	$(BIN)/cmake --build build/fuzz
+	for target in operators weights; do \
+	    mkdir -p build/fuzz/corpus/$$target && build/fuzz/csrc/tests/fuzz_$$target \
+	        -max_total_time=$(FUZZ_SECONDS) -max_len=160 -print_final_stats=1 -verbosity=0 \
+	        -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target || exit 1; \
+	done
 
 build: $(INSTALLED)
 	@$(BIN)/cmake --build $(EDITABLE)

@@ -31,6 +31,7 @@ KERNELS = (
     "shared_kernel",
     "per_segment_kernel",
     "weights_kernel",
+    "scale_kernel",
     "finish_kernel",
     "finish_columns_kernel",
 )

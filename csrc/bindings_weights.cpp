@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "core/sizes.h"
 #include "core/weights.h"
 
 namespace py = pybind11;
@@ -38,13 +39,18 @@ Rule parse_rule(const std::string& rule) {
 }
 
 void check_starts(const Indices& starts, std::int64_t n_samples, std::int64_t ell) {
+    if (n_samples < 0 || ell < 0) {
+        throw std::invalid_argument("`n_samples` and `ell` must not be negative; got " +
+                                    std::to_string(n_samples) + " and " + std::to_string(ell) +
+                                    ".");
+    }
+    const std::int64_t last = n_samples - 1 - ell;  // a difference of two sizes fits
     const std::int64_t* start = starts.data();
     for (std::int64_t k = 0; k < starts.size(); ++k) {
-        if (start[k] < 0 || start[k] > n_samples - 1 - ell) {
-            throw std::invalid_argument("`starts` must lie between 0 and N - 1 - ell = " +
-                                        std::to_string(n_samples - 1 - ell) + "; got " +
-                                        std::to_string(start[k]) + " at index " +
-                                        std::to_string(k) + ".");
+        if (start[k] < 0 || start[k] > last) {
+            throw std::invalid_argument(
+                "`starts` must lie between 0 and N - 1 - ell = " + std::to_string(last) + "; got " +
+                std::to_string(start[k]) + " at index " + std::to_string(k) + ".");
         }
     }
 }
@@ -75,6 +81,11 @@ std::pair<Doubles, Doubles> irregular_weights(std::int64_t p, std::int64_t ell, 
     }
     check_starts(starts, t.size(), ell);
     const std::int64_t n_segments = starts.size();
+    if (!wpnode::core::is_countable({n_segments, ell + 1})) {
+        throw std::invalid_argument("weights must have at most 2^56 elements; got " +
+                                    std::to_string(n_segments) + " segments of " +
+                                    std::to_string(ell + 1) + ". Use fewer segments.");
+    }
     Doubles w_lhs({n_segments, ell + 1});
     Doubles w_rhs({n_segments, ell + 1});
     const double* times = t.data();

@@ -9,24 +9,15 @@
 
 #include <cstdint>
 #include <optional>
-#include <sstream>
-#include <stdexcept>
 
-#include "core/segments.h"
+#include "core/checked_geometry.h"
 
 namespace wpnode {
 
+using core::check;
+using core::check_rows;
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
-
-template <typename... Parts>
-void check(bool condition, const Parts&... parts) {
-    if (condition) return;
-    std::ostringstream message;
-    message << "wpnode: ";
-    ((message << parts), ...);
-    throw std::invalid_argument(message.str());
-}
 
 inline bool is_supported(ScalarType type) {
     return type == ScalarType::Double || type == ScalarType::Float ||
@@ -46,9 +37,13 @@ inline void check_series(const Tensor& x, const char* name) {  // [B, rows, D]
     check(x.is_contiguous(), "`", name, "` must be contiguous.");
 }
 
-inline void check_weights(const Tensor& w, ScalarType storage, std::int64_t n_segments) {
+inline std::int64_t ell_of(const Tensor& w) {
     check(w.dim() == 1 || w.dim() == 2, "`w` must have shape [ell + 1] or [n_segments, ell + 1].");
     check(w.size(w.dim() - 1) >= 1, "`w` must not be empty.");
+    return w.size(w.dim() - 1) - 1;
+}
+
+inline void check_weights(const Tensor& w, ScalarType storage, std::int64_t n_segments) {
     check(w.dim() == 1 || w.size(0) == n_segments, "`w` has ", w.size(0), " rows for ", n_segments,
           " segments.");
     check(w.scalar_type() == accumulator_type(storage),
@@ -63,17 +58,11 @@ inline void check_starts(const std::optional<Tensor>& starts) {
     check(starts->is_contiguous(), "`starts` must be contiguous.");
 }
 
-// Sizes of a call whose series has n_samples samples; checks q and the number of segments.
 inline core::Geometry geometry_of(std::int64_t batch, std::int64_t n_samples, std::int64_t state,
                                   std::int64_t ell, std::int64_t q,
                                   const std::optional<Tensor>& starts) {
-    check(q >= 1, "`q` must be at least 1; got ", q, ".");
-    check(ell >= 0, "`ell` must not be negative; got ", ell, ".");
-    check(starts || n_samples > ell, "the series has ", n_samples,
-          " samples, fewer than the ell + 1 = ", ell + 1, " a segment needs; use a smaller `ell`.");
-    const std::int64_t n_segments =
-        starts ? starts->size(0) : core::count_segments(n_samples, ell, q);
-    return {batch, n_samples, state, n_segments, ell, q};
+    const auto n_starts = starts ? std::optional(starts->size(0)) : std::nullopt;
+    return core::checked_geometry(batch, n_samples, state, ell, q, n_starts);
 }
 
 inline void check_segments(const Tensor& y, const char* name, const core::Geometry& g) {
@@ -87,7 +76,7 @@ inline core::Geometry check_corr(const Tensor& x, const Tensor& w,
                                  const std::optional<Tensor>& starts, std::int64_t q) {
     check_series(x, "x");
     check_starts(starts);
-    const auto g = geometry_of(x.size(0), x.size(1), x.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    const auto g = geometry_of(x.size(0), x.size(1), x.size(2), ell_of(w), q, starts);
     check_weights(w, x.scalar_type(), g.n_segments);
     return g;
 }
@@ -97,7 +86,7 @@ inline core::Geometry check_corr_t(const Tensor& y, const Tensor& w,
                                    std::int64_t n_samples) {
     check_series(y, "y");
     check_starts(starts);
-    const auto g = geometry_of(y.size(0), n_samples, y.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    const auto g = geometry_of(y.size(0), n_samples, y.size(2), ell_of(w), q, starts);
     check_segments(y, "y", g);
     check_weights(w, y.scalar_type(), g.n_segments);
     return g;
@@ -105,10 +94,11 @@ inline core::Geometry check_corr_t(const Tensor& y, const Tensor& w,
 
 inline core::Geometry check_corr_w(const Tensor& x, const Tensor& y,
                                    const std::optional<Tensor>& starts, std::int64_t q,
-                                   std::int64_t ell) {
+                                   std::int64_t ell, bool per_segment) {
     check_series(x, "x");
     check_starts(starts);
     const auto g = geometry_of(x.size(0), x.size(1), x.size(2), ell, q, starts);
+    if (per_segment) check_rows(g);
     check_segments(y, "y", g);
     check(y.scalar_type() == x.scalar_type(), "`y` must have the dtype of `x`.");
     return g;
@@ -118,7 +108,7 @@ inline core::Geometry check_weak_loss(const Tensor& f, const Tensor& lhs, const 
                                       const std::optional<Tensor>& starts, std::int64_t q) {
     check_series(f, "f");
     check_starts(starts);
-    const auto g = geometry_of(f.size(0), f.size(1), f.size(2), w.size(w.dim() - 1) - 1, q, starts);
+    const auto g = geometry_of(f.size(0), f.size(1), f.size(2), ell_of(w), q, starts);
     check_segments(lhs, "lhs", g);
     check_weights(w, f.scalar_type(), g.n_segments);
     check(lhs.scalar_type() == w.scalar_type(), "`lhs` must have the dtype of `w`.");
@@ -131,16 +121,18 @@ inline core::Geometry check_times(const Tensor& t, const std::optional<Tensor>& 
     check(t.dim() == 1 && t.scalar_type() == ScalarType::Double && t.is_contiguous(),
           "`t` must be a contiguous float64 vector.");
     check_starts(starts);
-    return geometry_of(1, t.size(0), 1, ell, q, starts);
+    const core::Geometry g = geometry_of(1, t.size(0), 1, ell, q, starts);
+    check_rows(g);
+    return g;
 }
 
 inline core::Geometry check_weak_loss_at(const Tensor& f, const Tensor& lhs, const Tensor& t,
                                          const std::optional<Tensor>& starts, std::int64_t q,
                                          std::int64_t ell) {
     check_series(f, "f");
+    check_times(t, starts, q, ell);
     check(f.size(1) == t.size(0), "`t` has ", t.size(0), " times for ", f.size(1), " samples.");
-    const core::Geometry times = check_times(t, starts, q, ell);
-    const core::Geometry g{f.size(0), f.size(1), f.size(2), times.n_segments, ell, q};
+    const auto g = geometry_of(f.size(0), f.size(1), f.size(2), ell, q, starts);
     check_segments(lhs, "lhs", g);
     check(lhs.scalar_type() == accumulator_type(f.scalar_type()),
           "`lhs` must be float64 for float64 series and float32 for all others.");

@@ -9,7 +9,6 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "checks.h"
@@ -33,11 +32,7 @@ const std::int64_t* data_of(const std::optional<Tensor>& starts) {
 }
 
 void check_start_values(const std::optional<Tensor>& starts, const Geometry& g) {
-    if (!starts) return;
-    const std::int64_t* s = data_of(starts);
-    check(std::is_sorted(s, s + g.n_segments), "`starts` must be non-decreasing.");
-    check(g.n_segments == 0 || (s[0] >= 0 && s[g.n_segments - 1] + g.ell < g.n_samples),
-          "`starts` must lie in 0 .. ", g.n_samples - 1 - g.ell, ".");
+    core::check_start_values(data_of(starts), g);
 }
 
 template <typename T>
@@ -115,13 +110,17 @@ Tensor corr_t(const Tensor& y, const Tensor& w, const std::optional<Tensor>& sta
 
 Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& starts, std::int64_t q,
               std::int64_t ell, bool per_segment) {
-    const Geometry g = check_corr_w(x, y, starts, q, ell);
+    const Geometry g = check_corr_w(x, y, starts, q, ell, per_segment);
     check_start_values(starts, g);
     const ScalarType type = accumulator_type(x.scalar_type());
     const Tensor samples = torch::stable::to(x, type);
     const Tensor segments = torch::stable::to(y, type);
     Tensor gw = per_segment ? torch::stable::new_empty(samples, {g.n_segments, ell + 1})
                             : torch::stable::new_empty(samples, {ell + 1});
+    if (x.numel() == 0 || y.numel() == 0) {  // nothing to sum, however many rows of it
+        torch::stable::zero_(gw);
+        return gw;
+    }
     with_storage(type, [&]<typename S>(S) {
         if constexpr (std::is_floating_point_v<S>) {
             cpu::corr_w<S>(g, static_cast<const S*>(samples.const_data_ptr()),
@@ -139,6 +138,11 @@ Tensor weak_loss_into(const Tensor& f, const Tensor& lhs, const Tensor& w,
     const Geometry g = check_weak_loss(f, lhs, w, starts, q);
     check_start_values(starts, g);
     Tensor loss = torch::stable::new_empty(lhs, {});
+    if (lhs.numel() == 0) {
+        torch::stable::zero_(loss);
+        if (gradient) torch::stable::zero_(*gradient);
+        return loss;
+    }
     const auto ragged = explicit_starts(w, starts, g);
     with_storage(f.scalar_type(), [&]<typename S>(S) {
         using T = AccumulatorOf<S>;
@@ -146,8 +150,7 @@ Tensor weak_loss_into(const Tensor& f, const Tensor& lhs, const Tensor& w,
         const auto* left = static_cast<const T*>(lhs.const_data_ptr());
         auto* slope = gradient ? static_cast<S*>(gradient->mutable_data_ptr()) : nullptr;
         double sum = 0.0;
-        if (f.numel() == 0) {
-        } else if (ragged) {
+        if (ragged) {
             sum = cpu::weak_loss_ragged<S>(g, values, left, ragged_weights<T>(w, data_of(ragged)),
                                            scale, slope, parallel_for);
         } else {
@@ -229,6 +232,8 @@ STABLE_TORCH_LIBRARY(wpnode, m) {
     m.def(
         "weak_loss_grad(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
         " -> (Tensor, Tensor)");
+    // Only where reading the factor would mean waiting for a device; see cuda/scale.cu.
+    m.def("scale_(Tensor(a!) values, Tensor factor) -> ()");
     // The same with weights generated from the times of each segment by the linear product rule.
     m.def(
         "segment_rows(Tensor t, Tensor? starts, SymInt q, SymInt p, SymInt ell, SymInt d)"

@@ -77,9 +77,9 @@ void check_same_device(const Tensor& x, const Tensor& other, const char* name) {
 }
 
 cuda::Problem problem_of(const Geometry& g, const Tensor& x, const std::optional<Tensor>& starts) {
-    for (const std::int64_t count : {g.n_samples, g.state, g.n_segments}) {
+    for (const std::int64_t count : {g.n_samples, g.state, g.n_segments, g.ell}) {
         check(count <= cuda::kMaxCount, "the CUDA operators take at most ", cuda::kMaxCount,
-              " samples, segments and channels; got ", count, ". Split the series.");
+              " samples, segments, channels and nodes; got ", count, ". Split the series.");
     }
     cuda::Problem problem;
     problem.dtype = dtype_of(x);
@@ -131,7 +131,7 @@ Tensor corr_t(const Tensor& y, const Tensor& w, const std::optional<Tensor>& sta
 
 Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& starts, std::int64_t q,
               std::int64_t ell, bool per_segment) {
-    const Geometry g = check_corr_w(x, y, starts, q, ell);
+    const Geometry g = check_corr_w(x, y, starts, q, ell, per_segment);
     check_same_device(x, y, "y");
     const Launch launch(x);
     const ScalarType type = accumulator_type(x.scalar_type());
@@ -184,6 +184,18 @@ std::tuple<Tensor, Tensor> weak_loss_grad(const Tensor& f, const Tensor& lhs, co
     return {loss, gradient};
 }
 
+void scale(Tensor values, const Tensor& factor) {
+    check(is_supported(values.scalar_type()) && values.is_contiguous(),
+          "`values` must be contiguous and float64, float32, bfloat16 or float16.");
+    check(factor.numel() == 1 && factor.scalar_type() == accumulator_type(values.scalar_type()),
+          "`factor` must be one number, float64 for float64 values and float32 for all others.");
+    check_same_device(values, factor, "factor");
+    const Launch launch(values);
+    launch.check_status(cuda::launch_scale(dtype_of(values), values.numel(),
+                                           factor.const_data_ptr(), values.mutable_data_ptr(),
+                                           launch.stream()));
+}
+
 cuda::Weights weights_at(const Tensor& t, const Tensor& f, std::int64_t p, std::int64_t ell) {
     core::check_parameters(p, ell, 1);
     check(ell <= cuda::kMaxGeneratedEll, "`ell` must be at most ", cuda::kMaxGeneratedEll,
@@ -234,6 +246,7 @@ STABLE_TORCH_LIBRARY_IMPL(wpnode, CUDA, m) {
     m.impl("corr_w", TORCH_BOX(&corr_w));
     m.impl("weak_loss", TORCH_BOX(&weak_loss));
     m.impl("weak_loss_grad", TORCH_BOX(&weak_loss_grad));
+    m.impl("scale_", TORCH_BOX(&scale));
     m.impl("segment_rows", TORCH_BOX(&segment_rows));
     m.impl("weak_loss_at", TORCH_BOX(&weak_loss_at));
     m.impl("weak_loss_grad_at", TORCH_BOX(&weak_loss_grad_at));

@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import func
+from torch._dynamo.backends.common import aot_autograd
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from operator_cases import CASES, small_cases
+from operator_cases import CASES, Case, small_cases
 from wpnode_ext import ops, reference
 
 F64 = torch.float64
@@ -240,6 +242,43 @@ def test_compiled_loss_needs_no_graph_break(case, device):
     expected.backward()
     assert_close(loss, expected)
     assert_close(x.grad, wide.grad)
+
+
+@pytest.mark.parametrize("trained", ["f", "f and data"])
+def test_the_compiled_backward_correlates_nothing_twice(trained, device):
+    """The loss alone is used; the other output's derivative is not there, not zero."""
+    case = Case(60, 3, 10, 2)
+    x, y, w = tensors(case, device)
+    w = w.detach()
+    if trained == "f":
+        y = y.detach()
+    seen: dict[str, list[str]] = {}
+
+    def keep(name):
+        def compiler(module, _):
+            targets = [node.target for node in module.graph.nodes]
+            names = [target.name() for target in targets if hasattr(target, "name")]
+            seen[name] = [op for op in names if op.startswith("wpnode::")]
+            return make_boxed_func(module.forward)
+
+        return compiler
+
+    backend = aot_autograd(fw_compiler=keep("forward"), bw_compiler=keep("backward"))
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda f, lhs: ops.squared_residual(f, lhs, w, q=2, scale=0.3),
+        fullgraph=True,
+        backend=backend,
+    )
+    loss = compiled(x, y)
+    loss.backward()
+    assert seen["forward"] == ["wpnode::weak_loss_grad"]
+    assert seen["backward"] == ([] if trained == "f" else ["wpnode::corr"])
+    wide, lhs = x.detach().requires_grad_(), y.detach().requires_grad_()
+    reference.squared_residual(wide, lhs, w, q=2, scale=0.3).backward()
+    assert_close(x.grad, wide.grad)
+    if trained != "f":
+        assert_close(y.grad, lhs.grad)
 
 
 def test_opcheck_of_generated_weights(device):

@@ -5,7 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import wpnode_ext as wp
-from wpnode_ext import _checks, ops
+from wpnode_ext import _checks, ops, reference
 
 
 def loss(f=None, v=None, **options):
@@ -162,6 +162,9 @@ def test_operators_name_what_does_not_fit(x, w, error, words):
         (((1, 50, 3), (4, 11), None), "`w` has 4 rows for 40 segments"),
         (((1, 50, 3), (11,), [5, 3]), "`starts` must be non-decreasing"),
         (((1, 50, 3), (11,), [0, 40]), "`starts` must lie in 0 .. 39"),
+        (((1, 50, 3), (11,), [2**63 - 5]), "`starts` must lie in 0 .. 39"),
+        (((1, 50, 3), (11,), [-(2**63), 0]), "`starts` must lie in 0 .. 39"),
+        (((2**40, 2**20, 0), (11,), None), r"arrays must have at most 2\^56 elements"),
     ],
 )
 def test_operators_never_leave_their_memory(arguments, words):
@@ -169,3 +172,82 @@ def test_operators_never_leave_their_memory(arguments, words):
     starts = None if starts is None else torch.tensor(starts)
     with pytest.raises((ValueError, RuntimeError), match=words):
         ops.corr(torch.zeros(x_shape), torch.zeros(w_shape), starts=starts)
+
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize("start", [LARGEST, LARGEST - 5, -LARGEST - 1])
+@pytest.mark.parametrize("name", ["corr", "corr_t", "corr_w", "weak_loss"])
+def test_no_start_wraps_round(name, start):
+    x, y, w = torch.zeros(1, 50, 3), torch.zeros(1, 1, 3), torch.zeros(11)
+    starts, op = torch.tensor([start]), torch.ops.wpnode
+    arguments = {
+        "corr": (x, w, starts, 1),
+        "corr_t": (y, w, starts, 1, 50),
+        "corr_w": (x, y, starts, 1, 10, False),
+        "weak_loss": (x, y, w, starts, 1, 1.0),
+    }
+    with pytest.raises(ValueError, match="`starts` must lie in 0 .. 39"):
+        getattr(op, name)(*arguments[name])
+
+
+@pytest.mark.parametrize("q", [50, 2**31, 2**62, LARGEST - 1, LARGEST])
+@pytest.mark.parametrize("state", [3, 40])
+def test_a_step_past_the_end_leaves_one_segment(q, state):
+    x, w = torch.randn(2, 50, state), torch.randn(11)
+    y = ops.corr(x, w, q=q)
+    assert torch.equal(y, ops.corr(x, w, q=50))
+    assert torch.allclose(y, reference.corr(x, w, q=q), atol=1e-5)
+    back = ops.corr_t(y, w, n_samples=50, q=q)
+    assert torch.equal(back, ops.corr_t(y, w, n_samples=50, q=50))
+    assert torch.equal(ops.corr_w(x, y, ell=10, q=q), ops.corr_w(x, y, ell=10, q=50))
+    loss = ops.squared_residual(x, y, w, q=q)
+    assert torch.equal(loss, ops.squared_residual(x, y, w, q=50))
+    v = x[0]
+    plan = wp.WeakPlan(v, dt=0.1, ell=10, q=q, starts=torch.tensor([0]))
+    assert plan.starts is None and plan.n_segments == 1
+    assert wp.WeakPlan(v, dt=0.1, ell=10, q=q, lengths=[20, 30]).n_segments == 2
+
+
+@pytest.mark.parametrize("value", [-LARGEST - 1, -1, 2**56, LARGEST - 1, LARGEST])
+def test_no_number_of_samples_or_nodes_wraps_round(value):
+    x, y = torch.zeros(1, 50, 3), torch.zeros(1, 0, 3)
+    none, w = torch.zeros(0, dtype=torch.int64), torch.zeros(11)
+    with pytest.raises(ValueError, match="must"):
+        ops.corr_t(y, w, n_samples=value, starts=none)
+    with pytest.raises(ValueError, match="`ell` must"):
+        ops.corr_w(x, y, ell=value, starts=none)
+    with pytest.raises(ValueError, match="`ell` must"):
+        wp.segment_weights(8, value, 0.1)
+    t = torch.arange(50, dtype=torch.float64)
+    with pytest.raises(ValueError, match="`ell` must"):
+        torch.ops.wpnode.segment_rows(t, none, 1, 8, value, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x, w: ops.corr(x, w, q=2**63), "q"),
+        (lambda x, w: ops.corr_t(x, w, n_samples=2**63), "n_samples"),
+        (lambda x, w: ops.corr_w(x, x, ell=2**63), "ell"),
+        (lambda x, w: wp.segment_weights(8, 2**64, 0.1), "ell"),
+        (lambda x, w: wp.segment_weights(-(2**64), 10, 0.1), "p"),
+        (lambda x, w: wp.WeakPlan(x[0], dt=0.1, ell=10, q=2**64), "q"),
+    ],
+)
+def test_integers_of_more_than_64_bits_are_named(call, name):
+    with pytest.raises(ValueError, match=f"`{name}` must fit into 64 bits; got"):
+        call(torch.zeros(1, 50, 3), torch.zeros(11))
+
+
+def test_empty_arrays_with_huge_axes_end_at_once():
+    # 2^50 batch elements without a channel: nothing to add up.
+    x, y = torch.zeros(2**50, 20, 0), torch.zeros(2**50, 10, 0)
+    gw = ops.corr_w(x, y, ell=10)
+    assert gw.shape == (11,) and not gw.any()
+    none, w = torch.zeros(0, dtype=torch.int64), torch.zeros(2**20)
+    f = torch.ones(1, 4, 3, requires_grad=True)
+    loss = ops.squared_residual(f, torch.zeros(1, 0, 3), w, starts=none)
+    loss.backward()
+    assert loss == 0 and f.grad is not None and not f.grad.any()

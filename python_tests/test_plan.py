@@ -1,5 +1,8 @@
 """What a plan keeps apart and what it prepares: series, gaps, missing samples."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -140,3 +143,27 @@ def test_a_loss_and_the_closed_form_see_the_same_segments() -> None:
     plan.loss(features @ coefficients).backward()
     size = plan.loss(torch.zeros_like(series.v)).sqrt()
     assert coefficients.grad.abs().max() < 1e-10 * size * features.abs().max()
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda plan: pickle.loads(pickle.dumps(plan))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"backend": "reference"}, {"store_weights": False}],
+    ids=["stored", "reference", "generated"],
+)
+def test_a_plan_can_be_copied_and_pickled(options, duplicate):
+    t = torch.cumsum(torch.linspace(0.1, 0.2, 150, dtype=F64), 0)
+    v, f = torch.randn(2, 150, 3, dtype=F64)
+    plan = wp.WeakPlan(v, t=t, ell=10, rule="linear", lengths=[70, 80], **options)
+    other = duplicate(plan)
+    one, two = f.clone().requires_grad_(), f.clone().requires_grad_()
+    loss, same = plan.loss(one), other.loss(two)
+    loss.backward()
+    same.backward()
+    assert torch.equal(loss, same) and torch.equal(one.grad, two.grad)
+    assert torch.equal(plan.residual(f), other.residual(f))
+    assert torch.equal(plan.lhs, other.lhs) and torch.equal(plan.starts, other.starts)

@@ -10,6 +10,7 @@ from wpnode_ext.segments import (
     is_uniform,
     segment_starts,
     window_starts,
+    within,
 )
 
 
@@ -154,6 +155,8 @@ def test_lengths_must_add_up():
         (torch.tensor([0, 3, 2]), ValueError, "`starts` must be non-decreasing"),
         (torch.tensor([-1, 3]), ValueError, r"must lie in 0 .. 89, .* got -1 .. 3"),
         (torch.tensor([0, 90]), ValueError, r"must lie in 0 .. 89, .* got 0 .. 90"),
+        (torch.tensor([2**63 - 1, -(2**63)]), ValueError, "must be non-decreasing"),
+        (torch.tensor([-(2**63), 2**63 - 1]), ValueError, "must lie in 0 .. 89"),
         (torch.tensor([0.0]), TypeError, "`starts` must be an int64 vector"),
         (torch.zeros(0, dtype=torch.int64), ValueError, "at least one segment"),
     ],
@@ -161,3 +164,11 @@ def test_lengths_must_add_up():
 def test_starts_outside_the_record_are_refused(starts, error, words):
     with pytest.raises(error, match=words):
         check_starts(starts, 100, 10)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 7, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("q", [1, 6, 7, 8, 2**62, 2**63 - 1])
+def test_a_step_past_the_end_is_cut_to_one_that_does_not_wrap_round(stop, q):
+    step = within(q, stop)
+    assert range(0, stop, step) == range(0, stop, q)
+    assert step <= max(1, stop)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ._backend import build_info
-from .segments import check_start_type
+from .segments import check_int64, check_start_type
 
 HAS_CUDA: bool = build_info()["cuda"]
 SERIES_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -55,6 +55,7 @@ def check_weights(w: Tensor, x: Tensor) -> None:
 
 
 def check_starts(starts: Tensor | None, q: int, x: Tensor) -> None:
+    check_int64("q", q)
     if q < 1:
         raise ValueError(f"`q` must be an integer >= 1; got {q}.")
     if starts is None:

@@ -99,8 +99,7 @@ class _SquaredResidual(Function):
         if gradient is None:
             f, lhs, w, starts = ctx.saved_tensors
             _, gradient = _loss_and_gradient(f, lhs, w, starts, ctx)
-        if not (g.is_cpu and g.item() == 1.0):
-            gradient.mul_(g)
+        _multiply(gradient, g)
         return gradient.view(ctx.f_shape), *_NO_GRADIENTS
 
     @staticmethod
@@ -123,6 +122,17 @@ class _SquaredResidual(Function):
 
 
 _NO_GRADIENTS = (None,) * 8
+
+
+def _multiply(gradient: Tensor, g: Tensor) -> None:
+    """In place, and without a pass over the gradient where `g` is one, as it mostly is.
+
+    On a GPU only a kernel can look at `g`: the host would have to wait for it.
+    """
+    if g.is_cuda and gradient.is_cuda:
+        run(_ops.scale_, gradient, g.contiguous())
+    elif not (g.is_cpu and g.item() == 1.0):
+        gradient.mul_(g)
 
 
 def _loss_and_gradient(

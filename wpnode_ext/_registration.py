@@ -21,6 +21,7 @@ class overloads:
     corr_w = ops.corr_w.default
     weak_loss = ops.weak_loss.default
     weak_loss_grad = ops.weak_loss_grad.default
+    scale_ = ops.scale_.default
     segment_rows = ops.segment_rows.default
     weak_loss_at = ops.weak_loss_at.default
     weak_loss_grad_at = ops.weak_loss_grad_at.default
@@ -171,28 +172,44 @@ def _weak_loss_backward(ctx: Any, g: Tensor):
 
 
 def _weak_loss_grad_setup(ctx: Any, inputs: tuple, output: tuple) -> None:
+    # Who takes the loss alone leaves the other derivative out; as zeros it would be
+    # correlated like any other.
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:4], output[1])
     ctx.rest = inputs[4:]
 
 
-def _weak_loss_grad_backward(ctx: Any, g: Tensor, g_gradient: Tensor):
-    """Of ``scale |r|^2`` and of its gradient ``2 scale corr_t(r)``."""
+def _weak_loss_grad_backward(ctx: Any, g: Tensor | None, g_gradient: Tensor | None):
+    """Of ``scale |r|^2`` and of its gradient ``2 scale corr_t(r)``; None: not used."""
     f, lhs, w, starts, gradient = ctx.saved_tensors
     q, scale = ctx.rest
-    wide, bent = f.to(w.dtype), (2.0 * scale) * g_gradient.to(w.dtype)
-    curved = ops.corr(bent, w, starts, q)
-    gf = glhs = gw = None
-    if ctx.needs_input_grad[0]:
-        gf = g * gradient + ops.corr_t(curved, w, starts, q, f.shape[1]).to(f.dtype)
-    if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+    wide, shape = f.to(w.dtype), (w.shape[-1] - 1, w.dim() == 2)
+    needs_f, needs_lhs, needs_w = ctx.needs_input_grad[:3]
+    gf = glhs = gw = residual = None
+    if needs_lhs or needs_w:
         residual = lhs + ops.corr(wide, w, starts, q)
-        slope = (2.0 * scale * g) * residual + curved
-        glhs = slope
-        if ctx.needs_input_grad[2]:
-            shape = (w.shape[-1] - 1, w.dim() == 2)
-            gw = ops.corr_w(wide, slope, starts, q, *shape)
-            gw = gw + ops.corr_w(bent, residual, starts, q, *shape)
+    if g is not None:
+        gf = g * gradient if needs_f else None
+        glhs = None if residual is None else (2.0 * scale * g) * residual
+    if g_gradient is not None:
+        bent = (2.0 * scale) * g_gradient.to(w.dtype)
+        curved = ops.corr(bent, w, starts, q)
+        if needs_f:
+            back = ops.corr_t(curved, w, starts, q, f.shape[1]).to(f.dtype)
+            gf = _sum(gf, back)
+        if residual is not None:
+            glhs = _sum(glhs, curved)
+        if needs_w:
+            gw = ops.corr_w(bent, residual, starts, q, *shape)
+    if needs_w and glhs is not None:
+        gw = _sum(ops.corr_w(wide, glhs, starts, q, *shape), gw)
     return gf, glhs, gw, None, None, None
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 for _name, _backward, _setup in (

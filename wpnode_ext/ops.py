@@ -22,6 +22,7 @@ from torch import Tensor
 
 from . import _autograd, _fused
 from ._checks import check_series, check_starts, check_weights
+from .segments import check_int64
 
 
 def corr(
@@ -70,6 +71,7 @@ def corr_t(
         ``[B, N, D]``.
     """
     y = _promote(check_series(y, "y"))
+    check_int64("n_samples", n_samples)
     check_weights(w, y)
     check_starts(starts, q, y)
     return _autograd.corr_t(y, w, starts, q, n_samples)
@@ -97,6 +99,7 @@ def corr_w(
         ``[ell + 1]``, or ``[K, ell + 1]`` if `per_segment`.
     """
     x, y = _promote(check_series(x, "x")), _promote(check_series(y, "y"))
+    check_int64("ell", ell)
     check_starts(starts, q, x)
     return _autograd.corr_w(x, y, starts, q, ell, per_segment)
 

@@ -97,7 +97,7 @@ class WeakPlan:
             raise ValueError(
                 f"`backend` must be 'fused' or 'reference'; got {backend!r}."
             )
-        self._ops = _BACKENDS[backend]
+        self._backend: Backend = backend
         check_layout(ell, q)
         self._shape, self._dtype, self._device = v.shape, v.dtype, v.device
         dim = _check_data(v, dim, ell)
@@ -160,6 +160,11 @@ class WeakPlan:
             "`v` must be finite in the samples that segments touch; got NaN or "
             "infinity. Pass `mask=` to leave missing samples out.",
         )
+
+    @property
+    def _ops(self) -> ModuleType:
+        # Looked up, not kept: a plan with a module in it could not be copied.
+        return _BACKENDS[self._backend]
 
     @property
     def lhs(self) -> Float[Tensor, "..."]:

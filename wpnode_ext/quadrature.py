@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ._backend import _C
+from .segments import check_int64
 
 Rule = Literal["auto", "linear", "spline"]
 
@@ -216,9 +217,11 @@ def _as_starts(
 
 def _as_integer(name: str, value: SupportsIndex) -> int:
     try:
-        return index(value)
+        number = index(value)
     except TypeError:
         raise TypeError(f"`{name}` must be an integer; got {value!r}.") from None
+    check_int64(name, number)
+    return number
 
 
 def _as_float(name: str, value: SupportsFloat) -> float:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .segments import within
+
 
 def corr(
     x: Float[Tensor, "B N D"],
@@ -72,7 +74,8 @@ def _nodes(
     n_samples: int, width: int, q: int, starts: Tensor | None, device: torch.device
 ) -> Int[Tensor, "K w"]:
     if starts is None:
-        starts = torch.arange(0, n_samples - width + 1, q, device=device)
+        stop = n_samples - width + 1
+        starts = torch.arange(0, stop, within(q, stop), device=device)
     return starts[:, None] + torch.arange(width, device=device)
 
 

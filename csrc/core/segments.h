@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "sizes.h"
+
 namespace wpnode::core {
 
 struct Geometry {
@@ -16,8 +18,6 @@ struct Geometry {
     std::int64_t ell;
     std::int64_t q;
 };
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 constexpr std::int64_t count_segments(std::int64_t n_samples, std::int64_t ell, std::int64_t q) {
     return n_samples > ell ? (n_samples - 1 - ell) / q + 1 : 0;

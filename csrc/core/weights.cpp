@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gauss_legendre.h"
+#include "sizes.h"
 
 // Every weight is a sum of Gauss-Legendre integrals over single cells, exact because L_i * phi^(d)
 // is a polynomial there. 1 - s^2 is the product of the distances to the two ends of the segment,
@@ -186,6 +187,10 @@ void check_parameters(std::int64_t p, std::int64_t ell, std::int64_t d) {
         throw std::invalid_argument("`ell` must be an even integer >= 2; got " +
                                     std::to_string(ell) + ".");
     }
+    if (ell >= kMaxElements) {
+        throw std::invalid_argument("`ell` must be less than 2^56; got " + std::to_string(ell) +
+                                    ".");
+    }
 }
 
 void uniform_weights(int p, std::int64_t ell, double dt, int d, double* w_lhs, double* w_rhs) {
@@ -244,6 +249,7 @@ void irregular_weights(int p, std::int64_t ell, int d, Rule rule, const double* 
                        const std::int64_t* starts, std::int64_t n_segments, double* w_lhs,
                        double* w_rhs) {
     check_parameters(p, ell, d);
+    if (n_segments == 0) return;  // and no room for a segment that is not there
     const CellRule cell = make_cell_rule(p, rule);
     const auto n_cells = static_cast<std::size_t>(ell);
     std::vector<double> width(n_cells);

@@ -20,7 +20,8 @@ enum class Rule {
     kSpline,  // not-a-knot cubic spline through the segment's own samples; a parabola for ell = 2
 };
 
-// Throws std::invalid_argument unless d is 1 or 2, d <= p <= kMaxP and ell is even and >= 2.
+// Throws std::invalid_argument unless d is 1 or 2, d <= p <= kMaxP and ell is even, >= 2 and
+// less than kMaxElements.
 void check_parameters(std::int64_t p, std::int64_t ell, std::int64_t d);
 
 // Linear rule on equidistant samples; both outputs [ell + 1]. The symmetries of phi hold to the

@@ -1,4 +1,5 @@
 #include "core/gauss_legendre.h"
+#include "core/sizes.h"
 #include "core/weights.h"
 #include "cuda/dispatch.h"
 
@@ -10,7 +11,9 @@ int check(const Problem& problem, const Weights* weights) {
     const auto counts = [](std::int64_t n) { return n >= 0 && n <= kMaxCount; };
     bool good = problem.batch >= 0 && counts(problem.samples) && counts(problem.state) &&
                 counts(problem.segments) && counts(problem.ell) && problem.q >= 1 &&
-                problem.max_blocks >= 1;
+                problem.max_blocks >= 1 && problem.max_blocks < std::int64_t{1} << 31 &&
+                core::is_countable({problem.batch, problem.samples, problem.state}) &&
+                core::is_countable({problem.batch, problem.segments, problem.state});
     if (good && problem.segments > 0 && problem.starts == nullptr) {
         good = (problem.segments - 1) <= (problem.samples - 1 - problem.ell) / problem.q &&
                problem.samples > problem.ell;
@@ -42,7 +45,8 @@ HalfRule make_rule(int p) {
 }
 
 std::size_t partial_bytes(const Problem& problem, const Weights& weights, Purpose purpose) {
-    if (problem.batch <= 0 || problem.samples <= 0 || problem.state <= 0) return 0;
+    if (check(problem, purpose == Purpose::kWeightGradient ? nullptr : &weights)) return 0;
+    if (problem.batch == 0 || problem.state == 0) return 0;
     const Plan aligned = make_plan(problem, weights, purpose, true);
     const Plan unaligned = make_plan(problem, weights, purpose, false);
     return static_cast<std::size_t>(std::max(aligned.tiles, unaligned.tiles)) * sizeof(double);

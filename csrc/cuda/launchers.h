@@ -110,6 +110,12 @@ int launch_weights(const Problem& problem,  // samples, segments, ell, q, starts
                    double* w_rhs,  // the same shape
                    void* stream);
 
+// values[i] *= factor for i < count; where the factor is 1, nothing but the factor is read.
+int launch_scale(DType dtype, std::int64_t count,
+                 const void* factor,  // accumulator type, one element
+                 void* values,        // of the dtype
+                 void* stream);
+
 // Text for an error a launcher returned.
 const char* error_text(int error);
 

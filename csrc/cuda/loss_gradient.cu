@@ -118,15 +118,19 @@ __global__ void __launch_bounds__(kMaxThreads, min_blocks(kMode))
 }  // namespace
 
 std::size_t weak_loss_grad_workspace(const Problem& problem, const Weights& weights) {
-    return partial_bytes(problem, weights, Purpose::kLossGradient);
+    return problem.samples > 0 ? partial_bytes(problem, weights, Purpose::kLossGradient)
+                               : weak_loss_workspace(problem, weights);
 }
 
 int launch_weak_loss_grad(const Problem& problem, const Weights& weights, const void* lhs,
                           const void* f, double scale, void* loss, void* grad, void* workspace,
                           void* stream) {
     if (const int error = check(problem, &weights)) return error;
+    if (problem.samples == 0) {  // no gradient, but starts that lie outside make the loss NaN
+        return launch_weak_loss(problem, weights, lhs, f, scale, loss, workspace, stream);
+    }
     std::int64_t partials = 0;
-    if (problem.batch > 0 && problem.samples > 0 && problem.state > 0) {
+    if (problem.batch > 0 && problem.state > 0) {
         const Plan plan =
             make_plan(problem, weights, Purpose::kLossGradient, aligned_to_vectors(lhs, f, grad));
         const HalfRule rule = make_rule(weights);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/sizes.h"
 #include "cuda/plan.h"
 
 namespace wpnode::cuda {
@@ -18,7 +19,8 @@ constexpr std::int64_t kMaxSteps = 16;
 constexpr std::int64_t kEnoughTiles = 264;
 constexpr std::int64_t kPlentyOfTiles = 1056;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+using core::ceil_div;
+
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 class Planner {
@@ -48,7 +50,7 @@ class Planner {
         // Starts may cluster: expect at most an eighth of a segment between neighbours, and let the
         // kernel take smaller batches where they are farther apart.
         if (problem.starts == nullptr) {
-            spacing_ = problem.q;
+            spacing_ = std::min(problem.q, kMaxCount);
         } else {
             const std::int64_t mean = ceil_div(problem.samples, segments_);
             spacing_ =

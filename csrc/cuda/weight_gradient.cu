@@ -13,6 +13,7 @@
 //     read  K * (ell + 1) * D elements of x, most of them again from cache,  write K * (ell + 1)
 //     values.
 
+#include "core/sizes.h"
 #include "cuda/adjoint.cuh"
 #include "cuda/dispatch.h"
 #include "cuda/finish.h"
@@ -180,9 +181,11 @@ Plan shared_plan(const Problem& problem, bool aligned) {
 }  // namespace
 
 std::size_t corr_w_workspace(const Problem& problem, bool per_segment) {
-    if (per_segment) return 0;
-    return partial_bytes(problem, Weights{}, Purpose::kWeightGradient) *
-           static_cast<std::size_t>(problem.ell + 1);
+    const std::size_t bytes = partial_bytes(problem, Weights{}, Purpose::kWeightGradient);
+    if (per_segment || bytes == 0) return 0;
+    // What is more than any memory is refused there, or by the launcher for its number of tiles.
+    return static_cast<std::size_t>(
+        core::count_elements({static_cast<std::int64_t>(bytes), problem.ell + 1}));
 }
 
 int launch_corr_w(const Problem& problem, bool per_segment, const void* y, const void* x, void* gw,
@@ -190,6 +193,7 @@ int launch_corr_w(const Problem& problem, bool per_segment, const void* y, const
     if (const int error = check(problem, nullptr)) return error;
     if (per_segment) {
         if (problem.segments == 0) return cudaSuccess;
+        if (!core::is_countable({problem.segments, problem.ell + 1})) return cudaErrorInvalidValue;
         return dispatch_type(problem.dtype, [&]<typename T>() {
             return problem.state < 32 ? launch_per_segment<T, 1, 1>(problem, y, x, gw, stream)
                                       : launch_per_segment<T, 32, 4>(problem, y, x, gw, stream);

@@ -4,6 +4,7 @@
 // another's result. Per weight 16 bytes are written and five times read, which neighbouring threads
 // share; the kernel is bound by the (p + 1) evaluations of phi in each cell.
 
+#include "core/sizes.h"
 #include "cuda/dispatch.h"
 
 namespace wpnode::cuda {
@@ -42,6 +43,7 @@ __global__ void __launch_bounds__(kThreads)
 
 int launch_weights(const Problem& problem, const double* times, double dt, int p, int order,
                    double* w_lhs, double* w_rhs, void* stream) {
+    if (problem.ell < 1 || problem.ell > kMaxCount) return cudaErrorInvalidValue;
     Problem one_row = problem;
     if (times == nullptr) {
         one_row.samples = problem.ell + 1;
@@ -49,9 +51,8 @@ int launch_weights(const Problem& problem, const double* times, double dt, int p
         one_row.starts = nullptr;
     }
     if (const int error = check(one_row, nullptr)) return error;
-    if (p < order || p > kMaxPower || order < 1 || order > 2 || problem.ell < 1) {
-        return cudaErrorInvalidValue;
-    }
+    if (p < order || p > kMaxPower || order < 1 || order > 2) return cudaErrorInvalidValue;
+    if (!core::is_countable({one_row.segments, problem.ell + 1})) return cudaErrorInvalidValue;
     const std::int64_t count = one_row.segments * (problem.ell + 1);
     if (count == 0) return cudaSuccess;
     const auto kind = order == 1 ? WeightKind::kLhsFirstOrder : WeightKind::kLhsSecondOrder;

@@ -85,6 +85,11 @@ int sim_weights(const Problem* problem, const double* times, double dt, int p, i
         [&] { return launch_weights(*problem, times, dt, p, order, w_lhs, w_rhs, nullptr); });
 }
 
+int sim_scale(int dtype, std::int64_t count, const void* factor, void* values) {
+    return guarded(
+        [&] { return launch_scale(static_cast<DType>(dtype), count, factor, values, nullptr); });
+}
+
 // The weights of the C++ core, for comparison.
 int core_weights(const double* times, double dt, int p, int order, std::int64_t ell,
                  const std::int64_t* starts, std::int64_t segments, double* w_lhs, double* w_rhs) {

@@ -239,6 +239,12 @@ def weak_loss_grad(
     return loss[0], grad
 
 
+def scale(values: Tensor, factor: Tensor) -> None:
+    dtype, count = c_int(DTYPES[values.dtype]), c_int64(values.numel())
+    data, by = c_void_p(_pointer(values)), c_void_p(_pointer(factor))
+    _check(library().sim_scale(dtype, count, by, data))
+
+
 def plan(
     segments: Segments,
     weights: Weights,

@@ -1,5 +1,7 @@
 """Empty problems, limits, bad arguments and bad starts."""
 
+import ctypes
+
 import numpy as np
 import pytest
 import torch
@@ -114,6 +116,76 @@ def test_a_series_shorter_than_a_segment_gives_nan_for_listed_starts():
     segments = Segments(10, starts=torch.tensor([0, 1]))
     y = kernels.corr(draw(1, 5, 3), Weights(draw(11)), segments)
     assert y.isnan().all()
+
+
+@pytest.mark.parametrize("state", [3, 40])
+@pytest.mark.parametrize("kind", ["one row", "rows", "times", "long rows"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_starts_in_a_series_without_samples_give_nan(kind, state, dtype):
+    ell = 13_000 if kind == "long rows" else 10
+    segments = Segments(ell, starts=torch.tensor([0, 0, 5]))
+    x, y = draw(2, 0, state, dtype=dtype), draw(2, 3, state, dtype=dtype)
+    lhs = draw(2, 3, state).to(kernels.accumulator(dtype))
+    if kind == "times":
+        weights = Weights(times=torch.zeros(1, dtype=torch.float64), p=4)
+    else:
+        w = draw(*([3] if kind == "rows" else []), ell + 1)
+        weights = Weights(w.to(lhs.dtype))
+    assert kernels.corr(x, weights, segments).isnan().all()
+    assert kernels.corr_t(y, weights, segments, 0).shape == (2, 0, state)
+    assert kernels.weak_loss(lhs, x, weights, segments, 1.0).isnan()
+    loss, grad = kernels.weak_loss_grad(lhs, x, weights, segments, 1.0)
+    assert loss.isnan() and grad.shape == x.shape
+    for per_segment in (False, True):
+        assert kernels.corr_w(y, x, segments, per_segment).isnan().all()
+
+
+@pytest.mark.parametrize("q", [12, 2**30, 2**31 + 1, 2**63 - 1])
+def test_a_step_past_the_end_leaves_one_segment(q):
+    x, lhs, w = draw(2, 12, 3), draw(2, 1, 3), Weights(draw(11))
+    near, far = Segments(10, 12), Segments(10, q)
+    y = kernels.corr(x, w, far)
+    assert torch.equal(y, kernels.corr(x, w, near))
+    assert torch.equal(kernels.corr_t(y, w, far, 12), kernels.corr_t(y, w, near, 12))
+    for per_segment in (False, True):
+        gw = kernels.corr_w(y, x, far, per_segment)
+        assert torch.equal(gw, kernels.corr_w(y, x, near, per_segment))
+    for one, other in zip(
+        kernels.weak_loss_grad(lhs, x, w, far, 1.0),
+        kernels.weak_loss_grad(lhs, x, w, near, 1.0),
+        strict=True,
+    ):
+        assert torch.equal(one, other)
+
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize("value", [-LARGEST - 1, -1, 2**31, 2**56 + 1, LARGEST])
+@pytest.mark.parametrize(
+    "field", ["batch", "samples", "state", "segments", "ell", "max_blocks"]
+)
+def test_launchers_refuse_sizes_no_memory_holds(field, value):
+    """No array is there: a launcher that did not look at the sizes would read it."""
+    problem = Segments(4, q=1).struct(torch.float32, 2**10, 50, 2**16)
+    if field == "batch" and value == 2**31:
+        value = 2**40
+    setattr(problem, field, value)
+    lib, weights = kernels.library(), Weights(draw(5).float())
+    struct, none = weights.struct(), ctypes.c_void_p(None)
+    one = ctypes.c_double(1.0)
+    sizes = ctypes.byref(problem), ctypes.byref(struct)
+    assert lib.sim_corr(*sizes, none, none) == 1
+    assert lib.sim_corr_t(*sizes, none, none) == 1
+    assert lib.sim_weak_loss_workspace(*sizes) == 0
+    assert lib.sim_weak_loss(*sizes, none, none, one, none, none) == 1
+    assert lib.sim_weak_loss_grad_workspace(*sizes) == 0
+    assert lib.sim_weak_loss_grad(*sizes, none, none, one, none, none, none) == 1
+    for per_segment in (ctypes.c_bool(False), ctypes.c_bool(True)):
+        assert lib.sim_corr_w_workspace(sizes[0], per_segment) == 0
+        assert lib.sim_corr_w(sizes[0], per_segment, none, none, none, none) == 1
+    if field in ("ell", "max_blocks"):
+        assert lib.sim_weights(sizes[0], none, one, 4, 1, none, none) == 1
 
 
 @pytest.mark.parametrize("state", [3, 40])

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from cuda_sim import kernels, oracle, toolchain
-from cuda_sim.kernels import Segments, Weights
+from cuda_sim.kernels import Segments, Traffic, Weights
 
 pytestmark = pytest.mark.skipif(
     not toolchain.have_compiler(), reason=f"needs {toolchain.COMPILER}"
@@ -122,3 +122,20 @@ def test_gradient_of_the_loss_is_that_of_its_formula(segments, state):
     got, grad = kernels.weak_loss_grad(lhs, f.detach(), Weights(w), segments, 0.7)
     torch.testing.assert_close(got, loss.detach())
     torch.testing.assert_close(grad, f.grad)
+
+
+@pytest.mark.parametrize("dtype", list(kernels.DTYPES), ids=str)
+@pytest.mark.parametrize("factor", [1.0, 0.5, -3.1, 1e-3])
+def test_a_gradient_is_multiplied_as_torch_does_and_by_one_not_at_all(dtype, factor):
+    values = torch.randn(300_001, dtype=torch.float64).to(dtype)
+    by = torch.tensor(factor, dtype=kernels.accumulator(dtype))
+    want = values * by.to(dtype)
+    with Traffic() as traffic:
+        kernels.scale(values, by)
+    assert torch.equal(values, want)
+    moved = traffic.total["global_stores"]["bytes"]
+    assert moved == (0 if factor == 1.0 else values.numel() * values.element_size())
+
+
+def test_no_values_need_no_launch():
+    kernels.scale(torch.empty(0), torch.tensor(2.0))

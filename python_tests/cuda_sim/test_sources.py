@@ -45,7 +45,7 @@ def test_every_launch_is_checked_and_goes_to_the_given_stream() -> None:
             r"WPNODE_LAUNCH(?=(.*?;.*?return.*?;))", code_of(path), re.S
         )
     ]
-    assert len(launches) == 8
+    assert len(launches) == 9
     for text in launches:
         arguments, checked = text.split(";", 1)[0], text.rpartition("return")[2]
         assert re.search(r"\bstream\b", arguments), arguments
