@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from trajectories import add_noise, lorenz63
 from wpnode_ext import WPNODE, load
-from wpnode_ext.data import add_noise
 from wpnode_ext.ensemble import EnsembleForecast
 from wpnode_ext.smoothing import process_noise
-from wpnode_ext.systems import Lorenz63
 
 N, DT, MEMBERS = 3000, 0.01, 30
 
@@ -16,7 +15,7 @@ N, DT, MEMBERS = 3000, 0.01, 30
 @pytest.fixture(scope="module")
 def truth() -> tuple[Tensor, Tensor]:
     """Clean states and observations, twice as many as are learned from."""
-    clean = Lorenz63().simulate(2 * N, DT, seed=0)
+    clean = lorenz63(2 * N, DT, seed=0)
     return clean, add_noise(clean, 0.05, seed=1)[0]
 
 

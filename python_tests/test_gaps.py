@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from problems import lorenz63, lorenz63_field, noisy_lorenz63
+from problems import lorenz63_field, noisy_lorenz63
+from trajectories import lorenz63
 from wpnode_ext import WPNODE
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.smoothing import first_states

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from training_cases import DT, oscillator_data
+from trajectories import normal
 from wpnode_ext.closed_form import refit_head
 from wpnode_ext.data import make_series
 from wpnode_ext.estimator import WPNODE
@@ -19,8 +20,7 @@ SIGMA = 0.1
 
 def noisy(n: int, seed: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
     clean = oscillator_data(n, torch.float64)
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    noise = normal(*clean.shape, seed=seed)
     return clean, clean + SIGMA * noise
 
 
@@ -127,7 +127,7 @@ def test_irregular_times_have_segments_with_weights_of_their_own() -> None:
     t = DT * (torch.arange(400, dtype=torch.float64) + 0.8 * shifts)
     matrix = torch.tensor([[0.0, 1.0], [-1.0, -0.05]], dtype=torch.float64)
     clean = torch.matrix_exp(t[:, None, None] * matrix)[:, :, 0]
-    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    noise = normal(*clean.shape, seed=1)
     series = make_series(clean + SIGMA * noise, t=t)
     field = LibraryField(2, 1)
     with torch.no_grad():
@@ -145,7 +145,7 @@ def test_irregular_times_have_segments_with_weights_of_their_own() -> None:
 
 def _truth(field: LibraryField, matrix: torch.Tensor) -> torch.Tensor:
     """Coefficients of the linear field, whatever the order of its terms."""
-    probes = torch.randn(20, 2, dtype=torch.float64)
+    probes = normal(20, 2)
     features = field.features(probes)
     return torch.linalg.lstsq(features, probes @ matrix.T).solution
 

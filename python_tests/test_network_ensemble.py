@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from training_cases import COMMAND_SETTINGS, DT, FITTED, oscillator_data
+from trajectories import normal
 from wpnode_ext.cli import main
 from wpnode_ext.estimator import WPNODE, load
 from wpnode_ext.training import TrainConfig
@@ -17,8 +18,7 @@ SIGMA = 0.05
 
 def noisy(n: int = 500) -> torch.Tensor:
     clean = 10 + oscillator_data(n, torch.float64)
-    generator = torch.Generator().manual_seed(0)
-    return clean + SIGMA * torch.randn(clean.shape, generator=generator)
+    return clean + SIGMA * normal(*clean.shape, seed=0)
 
 
 def config() -> TrainConfig:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from problems import lorenz63
-from wpnode_ext.data import add_noise
+from trajectories import add_noise, lorenz63
 from wpnode_ext.filtering import filter_series
 from wpnode_ext.selection import PIECE, PIECES, select_weak_form
 
