@@ -131,13 +131,17 @@ def run_suite(machine: Machine, arguments: Sequence[str]) -> tuple[str, list[str
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("machines", nargs="*", type=Machine.of, metavar="MACHINE")
+    parser.add_argument("machines", nargs="*", metavar="MACHINE")
     parser.add_argument(
         "--pytest", default="-m 'not slow'", help="arguments of pytest, in one string"
     )
     given = parser.parse_args(arguments)
+    try:
+        wanted = [Machine.of(text) for text in given.machines]
+    except ValueError as error:
+        parser.error(str(error))
     rows, failed = [], False
-    for machine in given.machines or every_machine():
+    for machine in wanted or every_machine():
         if missing := machine.missing():
             rows.append(f"{machine!s:24} skipped: {missing}")
             continue

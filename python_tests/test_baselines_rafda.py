@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import trajectories
 from trajectories import add_noise, lorenz63, lorenz96
 from wpnode_ext.baselines import RAFDA, load
 from wpnode_ext.baselines.ensemble import (
@@ -16,7 +17,7 @@ DT = 0.01
 
 
 def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(trajectories.draw(seed))
 
 
 class TestAnalysis:
