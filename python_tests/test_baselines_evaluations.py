@@ -95,7 +95,8 @@ class TestMethods:
                 model.fit(v, DT)
             counts.append(counter[0])
         assert counts[0] >= 400
-        assert counts[1] > 3 * counts[0]
+        # Its rounds take more than a hundred evaluations of every sample.
+        assert counts[1] > counts[0] + 100 * 400
 
     def test_rows_of_a_comparison_have_them(self) -> None:
         protocol = Protocol(

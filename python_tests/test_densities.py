@@ -58,7 +58,7 @@ def test_disjoint_supports_have_a_large_but_finite_divergence() -> None:
 @pytest.mark.parametrize("d", [1, 2])
 def test_kernel_densities_are_those_of_scipy(d: int) -> None:
     rng = np.random.default_rng(0)
-    x = rng.gaussian(size=(2000, d)) * np.arange(1, d + 1)
+    x = rng.normal(size=(2000, d)) * np.arange(1, d + 1)
     # The estimate of scipy has full covariance; ours is along the axes.
     if d == 2:
         x = np.concatenate([x, x * [1, -1], -x, x * [-1, 1]])
