@@ -75,12 +75,13 @@ def test_stages_that_predict_hidden_values_worse_are_taken_back() -> None:
         def forward(self, t: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
             return self.rate * u
 
-    clean, v = noisy(300)
+    _, v = noisy(900)
     series, field = make_series(v, dt=DT), Growth()
     result = train_jointly(field, series, torch.full((2,), SIGMA), steps=60)
     assert "predicted worse" in result.reason
     assert len(result.history) == result.best + 1 < 3
     missed = ((v - result.states) / SIGMA)[result.hidden].square().mean()
+    # 0.8 to 1.1 on ten draws.
     assert missed < 1.5 and result.history[-1]["loss"] > missed
     if result.best == 0:
         assert field.rate.item() == 0.0
