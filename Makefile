@@ -25,12 +25,15 @@ INSTALLED := $(EDITABLE)/installed.stamp
 CHOICES := build/choices.txt
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all bench lint sanitize cpp-test fuzz fuzz-native build clean FORCE
+.PHONY: help demo test test-all test-machines bench lint sanitize cpp-test fuzz fuzz-native \
+    build clean FORCE
 
 help:
 	@echo "make demo      the whole way on noisy Lorenz-63: learn, forecast, report with pictures"
 	@echo "make test      the tests, without the slow ones"
 	@echo "make test-all  all tests, and the C++ tests under sanitizers"
+	@echo "make test-machines"
+	@echo "               make test with fewer vector instructions, two threads, beside a load"
 	@echo "make bench     the benchmarks; writes benchmarks/results"
 	@echo "make lint      ruff, clang-format, pyright"
 	@echo "make sanitize  the C++ tests with address and undefined-behaviour sanitizers"
@@ -52,6 +55,11 @@ test: build
 
 test-all: build sanitize
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# As on other machines; some of them: MACHINES="default:baseline:1 avx512:avx512:2".
+MACHINES ?=
+test-machines: build
+	$(BIN)/python python_tests/machines.py $(MACHINES)
 
 bench: build
 	$(BIN)/python benchmarks/run.py

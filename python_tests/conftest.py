@@ -4,10 +4,19 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+# One thread, here and in processes that tests start: threads that wait for a busy core
+# make a test of seconds take minutes. Tests of threads set their number themselves.
+os.environ["OMP_NUM_THREADS"] = os.environ.get("WPNODE_TEST_THREADS", "1")
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
+os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
+
 import pytest
 import torch
 
 import shape_checks
+import trajectories
+
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 # Virtual machines announce AMX and then refuse its instructions: oneDNN dies of them.
 # It reads this at its first use.
@@ -46,8 +55,9 @@ def tolerance(dtype: torch.dtype) -> float:
 
 @pytest.fixture(autouse=True)
 def seed() -> Iterator[int]:
-    """Seeds torch for every test, and leaves its generator as it was."""
-    value = 20240917
+    """Seeds every test, and leaves the generator of torch as it was."""
+    value = trajectories.draw(20240917)
+    trajectories.restart(value)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(value)
         yield value

@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from trajectories import add_noise, lorenz63
 from wpnode_ext import WPNODE, load
-from wpnode_ext.data import add_noise
 from wpnode_ext.ensemble import EnsembleForecast
 from wpnode_ext.smoothing import process_noise
-from wpnode_ext.systems import Lorenz63
 
 N, DT, MEMBERS = 3000, 0.01, 30
 
@@ -16,7 +15,7 @@ N, DT, MEMBERS = 3000, 0.01, 30
 @pytest.fixture(scope="module")
 def truth() -> tuple[Tensor, Tensor]:
     """Clean states and observations, twice as many as are learned from."""
-    clean = Lorenz63().simulate(2 * N, DT, seed=0)
+    clean = lorenz63(2 * N, DT, seed=0)
     return clean, add_noise(clean, 0.05, seed=1)[0]
 
 
@@ -32,7 +31,8 @@ def test_states_of_new_observations_have_true_error_bars(model, truth) -> None:
     assert error.square().mean().sqrt() < 0.2 * (v - clean).square().mean().sqrt()
     assert found.sigma.mean() == pytest.approx((v - clean).std().item(), rel=0.1)
     ratio = (error / found.std).square().mean().sqrt()
-    assert 0.4 < ratio < 1.6
+    # 1.2 to 1.4 on three draws.
+    assert 0.5 < ratio < 2.0
 
 
 def test_starts_are_spread_as_far_as_they_err(model, truth) -> None:
@@ -49,11 +49,12 @@ def test_starts_are_spread_as_far_as_they_err(model, truth) -> None:
 def test_members_that_hardly_err_are_told_apart_by_their_fields(
     model, truth, monkeypatch
 ) -> None:
-    v, at = truth[1][N:], torch.arange(300, 2800, 100)
+    """Not by process noise, which the data show to be next to nothing."""
+    v, at = truth[1][N:], torch.arange(300, 2800, 500)
     starts = model.draw_starts(v, DT, at=at)
-    monkeypatch.setattr(process_noise, "likely_process_noise", lambda problem, x: 1.0)
-    as_in_rounds = model.draw_starts(v, DT, at=at)
-    assert starts.var(0).mean() < 0.8 * as_in_rounds.var(0).mean()
+    monkeypatch.setattr(process_noise, "likely_process_noise", lambda problem, x: 30.0)
+    as_if_they_erred = model.draw_starts(v, DT, at=at)
+    assert starts.var(0).mean() < 0.5 * as_if_they_erred.var(0).mean()
 
 
 def test_errors_at_the_end_lie_along_few_directions(model, truth) -> None:

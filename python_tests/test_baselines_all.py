@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from trajectories import normal
 from wpnode_ext.baselines import Baseline, load, make_method, method_names
 from wpnode_ext.baselines.methods import OWN
 
@@ -28,7 +29,7 @@ for _name in ("rfm", "skiprfm", "deeprfm", "deepskip"):
 def noisy(n: int = 400) -> torch.Tensor:
     t = DT * torch.arange(n, dtype=torch.float64)
     u = torch.stack([t.cos(), -t.sin()], 1)
-    return u + 0.01 * torch.randn(n, 2, generator=torch.Generator().manual_seed(0))
+    return u + 0.01 * normal(n, 2, seed=0)
 
 
 def short_fit(name: str, **options: Any) -> Baseline:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from trajectories import add_noise, lorenz63, lorenz96, normal
 from wpnode_ext.baselines import (
     RFM,
     Baseline,
@@ -17,8 +18,7 @@ from wpnode_ext.baselines.held_out import HeldOut, simplest
 from wpnode_ext.baselines.local import RingGroups
 from wpnode_ext.baselines.random_map import RandomFeatureMap
 from wpnode_ext.baselines.ridge import RidgeRegression
-from wpnode_ext.data import add_noise, make_series
-from wpnode_ext.systems import Lorenz63, Lorenz96
+from wpnode_ext.data import make_series
 
 DT = 0.01
 
@@ -30,19 +30,18 @@ def inside(model: Baseline) -> RandomFeatureMap:
 
 @pytest.fixture(scope="module")
 def lorenz() -> torch.Tensor:
-    return Lorenz63().simulate(6000, DT, seed=1)
+    return lorenz63(6000, DT, seed=1)
 
 
 @pytest.fixture(scope="module")
 def ring() -> torch.Tensor:
-    return Lorenz96(d=12).simulate(800, DT, seed=1)
+    return lorenz96(800, DT, seed=1, sites=12)
 
 
 class TestRidgeRegression:
     def test_solves_the_normal_equations(self) -> None:
-        torch.manual_seed(0)
-        a = torch.randn(200, 30).double()
-        y = torch.randn(200, 2).double()
+        a = normal(200, 30)
+        y = normal(200, 2)
         beta = 0.3
         system = RidgeRegression(200, 30)
         system.add(a, y)
@@ -59,9 +58,8 @@ class TestRidgeRegression:
         assert miss.norm() < 1e-8 * (r.T @ y).norm()
 
     def test_streams_like_one_block(self) -> None:
-        torch.manual_seed(0)
         a = torch.tanh(torch.randn(300, 20)).double()
-        y = torch.randn(300, 3).double()
+        y = normal(300, 3)
         once, parts = RidgeRegression(300, 20), RidgeRegression(300, 20)
         once.add(a, y)
         for rows, values in zip(a.split(37), y.split(37), strict=True):
@@ -72,8 +70,7 @@ class TestRidgeRegression:
             )
 
     def test_large_problems_take_normal_equations(self, monkeypatch) -> None:
-        torch.manual_seed(0)
-        a, y = torch.randn(100, 5).double(), torch.randn(100, 1).double()
+        a, y = normal(100, 5), normal(100, 1)
         small = RidgeRegression(100, 5)
         monkeypatch.setattr("wpnode_ext.baselines.ridge._QR_WORK", 0)
         large = RidgeRegression(100, 5)
@@ -188,10 +185,10 @@ class TestLocalMaps:
 
 def lorenz63_forecasts(model: Baseline, noise: float) -> float:
     """Mean valid prediction time after learning from 10^4 samples."""
-    u = Lorenz63().simulate(15_000, DT, seed=1)
+    u = lorenz63(15_000, DT, seed=1)
     v = u[:10_000]
     if noise:
-        v, _ = add_noise(v, noise, mode="global_rms", seed=2)
+        v, _ = add_noise(v, noise, seed=2)
     options = {"lyapunov_exponent": 0.91, "horizon": 12 / 0.91, "starts": 30}
     return model.fit(v, DT).evaluate(u[10_000:], DT, **options).vpt.mean
 
@@ -216,8 +213,7 @@ class TestAccuracy:
         assert 0.3 < lorenz63_forecasts(model, 0.05) < 0.7
 
     def test_ridge_grows_with_the_noise(self, lorenz) -> None:
-        torch.manual_seed(0)
-        noisy = lorenz + 0.8 * torch.randn_like(lorenz)
+        noisy = lorenz + 0.8 * normal(*lorenz.shape)
         clean = SkipRFM(width=100).fit(lorenz, DT)
         rough = SkipRFM(width=100).fit(noisy, DT)
         assert rough.ridge_ > 10 * clean.ridge_

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from trajectories import normal
 from wpnode_ext import WPNODE
 from wpnode_ext.baselines import RAFDA, RFM, WKRR, WeakSINDy
 from wpnode_ext.baselines.comparison import run_job
@@ -86,7 +87,7 @@ class TestMethods:
 
     def test_the_closed_form_counts_features_and_derivatives(self) -> None:
         v = oscillation(400)
-        v = v + 0.02 * torch.randn(v.shape, generator=torch.Generator().manual_seed(0))
+        v = v + 0.02 * normal(*v.shape, seed=0)
         counts = []
         for refine in (False, True):
             model = WPNODE(method="closed_form", field="library", refine=refine)
@@ -94,7 +95,8 @@ class TestMethods:
                 model.fit(v, DT)
             counts.append(counter[0])
         assert counts[0] >= 400
-        assert counts[1] > 3 * counts[0]
+        # Its rounds take more than a hundred evaluations of every sample.
+        assert counts[1] > counts[0] + 100 * 400
 
     def test_rows_of_a_comparison_have_them(self) -> None:
         protocol = Protocol(

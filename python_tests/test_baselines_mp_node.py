@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from trajectories import lorenz63, normal
 from wpnode_ext.baselines import MPNODE, load
 from wpnode_ext.baselines.mp_node import PenaltyObjective, Rows, SubTrajectories
 from wpnode_ext.baselines.node import CosineSchedule
 from wpnode_ext.fields import MLPField
 from wpnode_ext.strong import solve_windows, strong_loss
-from wpnode_ext.systems import Lorenz63
 
 DT = 0.05
 A = torch.tensor([[0.0, 1.0], [-1.0, -0.05]]).double()
@@ -67,7 +67,6 @@ def penalised_slope(
 
 class TestObjective:
     def test_one_window_is_the_strong_loss(self) -> None:
-        torch.manual_seed(0)
         v, field = oscillator(60), MLPField(2, (8,)).double()
         one = objective(field, v, 1, 6, starts=torch.arange(54))
         one.mu = 1e2
@@ -81,7 +80,6 @@ class TestObjective:
         torch.testing.assert_close(found, slopes, rtol=1e-11, atol=1e-14)
 
     def test_without_penalty_windows_are_independent(self) -> None:
-        torch.manual_seed(0)
         v, field = oscillator(61), MLPField(2, (8,)).double()
         many = objective(field, v, 3, 5, starts=torch.tensor([0, 15, 30, 45]))
         many.mu = 0.0
@@ -104,13 +102,12 @@ class TestObjective:
         torch.testing.assert_close(error, torch.as_tensor(squares) / 60)
 
     def test_gradients_of_states_on_a_linear_system(self) -> None:
-        torch.manual_seed(0)
-        v = oscillator(13) + 0.1 * torch.randn(13, 2).double()
+        v = oscillator(13) + 0.1 * normal(13, 2)
         whole = objective(Linear(), v, 3, 4, torch.tensor([0]), persistent=True)
         whole.mu = 0.7
         assert whole.q is not None
         with torch.no_grad():
-            whole.q += 0.05 * torch.randn_like(whole.q)
+            whole.q += 0.05 * normal(*whole.q.shape)
         rows = Rows(torch.tensor([0]))
         whole.total(*whole(rows)).backward()
         assert whole.q.grad is not None
@@ -179,7 +176,7 @@ class TestObjective:
 
 def test_windows_tame_gradients_on_lorenz63() -> None:
     """d/d rho of the mean of |z|: single shooting explodes, windows do not."""
-    path = Lorenz63().simulate(4001, 0.01, seed=1, burn_in=10.0)
+    path = lorenz63(4001, 0.01, seed=1)
 
     def slope(duration: float, windows: int) -> float:
         rho = torch.tensor(28.0, dtype=torch.float64, requires_grad=True)
@@ -208,9 +205,8 @@ def test_windows_tame_gradients_on_lorenz63() -> None:
 
 class TestTraining:
     def test_persistent_states_clean_themselves(self) -> None:
-        torch.manual_seed(0)
         u = oscillator(601)
-        v = u + 0.05 * torch.randn_like(u)
+        v = u + 0.05 * normal(*u.shape)
         model = MPNODE(
             hidden=(24,), epochs=100, windows=5, steps=6, states="persistent", batch=4
         ).fit(v, DT)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import trajectories
+from trajectories import add_noise, lorenz63, lorenz96
 from wpnode_ext.baselines import RAFDA, load
 from wpnode_ext.baselines.ensemble import (
     analysis,
@@ -10,14 +12,12 @@ from wpnode_ext.baselines.ensemble import (
     forecast,
     ring_taper,
 )
-from wpnode_ext.data import add_noise
-from wpnode_ext.systems import Lorenz63, Lorenz96
 
 DT = 0.01
 
 
 def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(trajectories.draw(seed))
 
 
 class TestAnalysis:
@@ -148,8 +148,8 @@ class TestAnalysis:
 
 class TestLorenz63:
     def test_filter_improves_on_the_data(self) -> None:
-        u = Lorenz63().simulate(900, DT, seed=1)
-        v, sigma = add_noise(u, 0.05, mode="global_rms", seed=2)
+        u = lorenz63(900, DT, seed=1)
+        v, sigma = add_noise(u, 0.05, seed=2)
         model = RAFDA(width=150, members=100).fit(v, DT)
         rest = (model.states_ - u)[500:].square().mean().sqrt()
         assert rest < 0.7 * sigma.mean()
@@ -167,8 +167,8 @@ class TestLorenz63:
         def forecasts() -> float:
             found = []
             for draw in range(6):
-                u = Lorenz63().simulate(n + 5000, DT, seed=100 + draw)
-                v, sigma = add_noise(u[:n], 0.05, mode="global_rms", seed=200 + draw)
+                u = lorenz63(n + 5000, DT, seed=100 + draw)
+                v, sigma = add_noise(u[:n], 0.05, seed=200 + draw)
                 model = RAFDA(sigma=sigma.mean().item(), seed=draw).fit(v, DT)
                 found.append(model.evaluate(u[n:], DT, **options).vpt.mean)
             return sum(found) / len(found)
@@ -181,7 +181,7 @@ class TestLorenz63:
         assert learned > 3 * regressed > 0.3
 
     def test_same_seed_same_bits_and_a_file(self, tmp_path) -> None:
-        u = Lorenz63().simulate(200, DT, seed=1)
+        u = lorenz63(200, DT, seed=1)
         first = RAFDA(width=20, members=15, seed=3).fit(u, DT)
         second = RAFDA(width=20, members=15, seed=3).fit(u, DT)
         t = DT * torch.arange(5)
@@ -191,7 +191,7 @@ class TestLorenz63:
         assert torch.equal(first.forecast(u[0], t), again.forecast(u[0], t))
 
     def test_missing_samples_are_bridged(self) -> None:
-        u = Lorenz63().simulate(300, DT, seed=1)
+        u = lorenz63(300, DT, seed=1)
         v = u.clone()
         v[100:105] = float("nan")
         model = RAFDA(width=30, members=30, sigma=0.1).fit([v, u[:50]], DT)
@@ -200,8 +200,8 @@ class TestLorenz63:
 
 class TestRing:
     def test_shared_map_runs_on_lorenz96(self) -> None:
-        u = Lorenz96(d=12).simulate(400, DT, seed=1)
-        v, sigma = add_noise(u, 0.05, mode="global_rms", seed=2)
+        u = lorenz96(400, DT, seed=1, sites=12)
+        v, sigma = add_noise(u, 0.05, seed=2)
         # An ensemble as small as this one collapses with the default inflation.
         small = {"width": 150, "members": 150, "spread": 1.0, "inflation": 1.3}
         model = RAFDA(group=2, reach=2, **small).fit(v, DT)  # type: ignore[arg-type]

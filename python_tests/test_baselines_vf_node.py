@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.interpolate import CubicSpline
 
+from trajectories import normal
 from wpnode_ext.baselines import VFNODE, load
 from wpnode_ext.baselines.filon import moments, sine_basis, spline_weights
 from wpnode_ext.baselines.splines import (
@@ -83,8 +84,7 @@ class TestSmoothingSpline:
     def test_choice_is_close_to_the_best(self) -> None:
         t = 0.02 * torch.arange(1500, dtype=torch.float64)
         u = torch.stack([(2 * t).sin(), (3 * t).cos()], 1)
-        torch.manual_seed(0)
-        series = make_series(u + 0.1 * torch.randn_like(u), dt=0.02)
+        series = make_series(u + 0.1 * normal(*u.shape), dt=0.02)
 
         def error(p: float) -> float:
             return (smoothed(series, p).v - u).square().mean().sqrt().item()
@@ -158,7 +158,6 @@ class TestFilon:
 
 class TestObjective:
     def test_matrix_path_equals_direct_integration_and_differentiates(self) -> None:
-        torch.manual_seed(0)
         field = MLPField(2, (5,)).double()
         objective = VariationalObjective(field)
         t = torch.linspace(0, 3, 40, dtype=torch.float64)
@@ -221,8 +220,7 @@ class TestTraining:
         return t, torch.stack([t.cos(), -t.sin()], 1)
 
     def noisy(self, u: torch.Tensor) -> torch.Tensor:
-        torch.manual_seed(0)
-        return u + 0.02 * torch.randn_like(u)
+        return u + 0.02 * normal(*u.shape, seed=0)
 
     def test_learns_an_oscillator_from_noisy_data(self) -> None:
         t, u = self.data()

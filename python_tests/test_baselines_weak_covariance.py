@@ -6,7 +6,8 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
-from problems import lorenz63, lorenz63_field
+from problems import lorenz63_field
+from trajectories import lorenz63, normal
 from wpnode_ext.baselines.weak_covariance import residual_covariance, reweighted
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
@@ -109,7 +110,7 @@ class TestResidualCovariance:
         slope = torch.tensor([[-0.5, 2.0], [-3.0, 0.2]]).double()
         sigma = torch.tensor([0.1, 0.3]).double()
         bands = residual_covariance(slope.expand(n, 2, 2), sigma, weights, q)
-        noise = sigma * torch.randn(20_000, n, 2).double()
+        noise = sigma * normal(20_000, n, 2)
         rows = residuals(noise, noise @ slope.T, weights, q)
         assert largest_miss(dense(bands), rows) < 0.05
 
@@ -119,17 +120,17 @@ class TestResidualCovariance:
         sigma = torch.tensor([0.1, 0.2, 0.15]).double()
         slopes = torch.func.vmap(torch.func.jacrev(lorenz63_field))(u)
         bands = residual_covariance(slopes, sigma, weights, q)
-        v = u + sigma * torch.randn(20_000, *u.shape).double()
+        v = u + sigma * normal(20_000, *u.shape)
         rows = residuals(v, lorenz63_field(v), weights, q)
         assert largest_miss(dense(bands), rows) < 0.05
 
     def test_slope_of_the_log_determinant(self) -> None:
         """That of the weak likelihood too: no part of it may be cut from the graph."""
         u, sigma = lorenz63(91, 0.01), torch.tensor([0.5, 1.0, 0.8]).double()
-        v = u + sigma * torch.randn_like(u)
+        v = u + sigma * normal(*u.shape)
         weights, q = segment_weights(4, 30, 0.01), 12
         field = LibraryField(3, 2, dtype=torch.float64)
-        field.set_coefficients(torch.randn_like(field.coefficients))
+        field.set_coefficients(normal(*field.coefficients.shape))
 
         def parts() -> Tensor:
             f, slopes = field.value_and_jacobian(v)
@@ -185,7 +186,7 @@ class TestLinearDecay:
         level = torch.tensor([self.sigma]).double()
         found: dict[str, list[float]] = {"plain": [], "compensated": [], "weighed": []}
         for _ in range(200):
-            v = u + self.sigma * torch.randn_like(u)
+            v = u + self.sigma * normal(*u.shape)
             field = Proportional()
             series = make_series(list(v.split(self.n)), dt=self.dt)
             fit_closed_form(field, series, ridge=0.0, **weak)
@@ -256,7 +257,7 @@ def test_errors_of_coefficients_are_those_it_states(name: str) -> None:
     kept, scores, errors = truth != 0, [], []
     for _ in range(20):
         field.set_coefficients(truth)
-        record = Record(u + sigma * torch.randn_like(u), dt=duration / 1000)
+        record = Record(u + sigma * normal(*u.shape), dt=duration / 1000)
         std = reweighted(field, record, sigma, p=8, ell=60)
         miss = (field.coefficients.detach() - truth)[kept]
         scores.append(miss / std[kept])

@@ -3,16 +3,15 @@
 import pytest
 import torch
 
+from trajectories import lorenz63, normal
 from wpnode_ext.baselines import WKRR, load
 from wpnode_ext.baselines.wkrr import WeakKernelProblem, kernel
-from wpnode_ext.systems import Lorenz63
 
 EPS, DT = 0.3, 0.01
 
 
 def problem(identity: bool = False, n: int = 40) -> WeakKernelProblem:
-    torch.manual_seed(0)
-    x, y = torch.randn(n, 2).double(), torch.randn(n, 2).double()
+    x, y = normal(n, 2, seed=0), normal(n, 2, seed=1)
     if identity:
         return WeakKernelProblem(x, y, torch.ones(1).double(), torch.arange(n))
     bump = torch.tensor([0.2, 0.7, 1.0, 0.7, 0.2]).double()
@@ -32,7 +31,6 @@ class TestProblem:
         assert torch.linalg.eigvalsh((gram + gram.T) / 2).min() > -1e-14
 
     def test_without_bumps_it_is_kernel_ridge_regression(self) -> None:
-        torch.manual_seed(0)
         part = problem(identity=True)
         k = kernel(part.x, part.x, EPS)
         wanted = torch.linalg.solve(k + 0.1 * torch.eye(40).double(), part._wy)
@@ -43,7 +41,7 @@ class TestProblem:
         part = problem(identity=True)
         peer = ridge.KernelRidge(kernel="rbf", gamma=1 / (4 * EPS), alpha=0.1)
         peer.fit(part.x.numpy(), part._wy.numpy())
-        at = torch.randn(15, 2).double()
+        at = normal(15, 2)
         found = kernel(at, part.x, EPS) @ part.solve(part.x, EPS, 0.1)
         wanted = torch.from_numpy(peer.predict(at.numpy()))
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
@@ -69,7 +67,7 @@ class TestProblem:
 
 class TestLorenz63:
     def test_clean_data(self, tmp_path) -> None:
-        u = Lorenz63().simulate(6000, DT, seed=1)
+        u = lorenz63(6000, DT, seed=1)
         model = WKRR(eps=0.5, ridge=1e-12, centres=500).fit(u[:2000], DT)
         found = model.evaluate(
             u[2000:], DT, lyapunov_exponent=0.91, horizon=10.0, starts=10
@@ -84,10 +82,10 @@ class TestLorenz63:
         monkeypatch.setattr("wpnode_ext.baselines.wkrr._WIDTHS", (0.1, 1.0))
         monkeypatch.setattr("wpnode_ext.baselines.wkrr._RIDGES", (1e-10, 1.0))
         monkeypatch.setattr("wpnode_ext.baselines.wkrr._FINE", (1.0,))
-        u = Lorenz63().simulate(1200, DT, seed=1)
+        u = lorenz63(1200, DT, seed=1)
         model = WKRR(centres=150).fit(u, DT)
         assert model.ridge_ == pytest.approx(1e-10)
 
     def test_settings_must_be_given_without_held_out_data(self) -> None:
         with pytest.raises(ValueError, match="`eps` and `ridge` must be given"):
-            WKRR(held_out=0.0).fit(Lorenz63().simulate(300, DT, seed=1), DT)
+            WKRR(held_out=0.0).fit(lorenz63(300, DT, seed=1), DT)

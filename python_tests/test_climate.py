@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from problems import lorenz63, lorenz63_field
+from problems import lorenz63_field
+from trajectories import lorenz63
 from wpnode_ext.climate import evaluate_climate
 from wpnode_ext.systems import KuramotoSivashinsky
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from problems import lorenz63
+from trajectories import lorenz63, normal
 from wpnode_ext import WeakPlan, segment_weights
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.closed_form.rows import Gram, Triangle
@@ -42,8 +42,7 @@ def explicit_problem(
 
 
 def noisy_lorenz(n: int = 400, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return lorenz63(n, 0.02) + torch.randn(n, 3, generator=generator).double()
+    return lorenz63(n, 0.02) + normal(n, 3, seed=seed)
 
 
 def broken_series() -> Series:
@@ -143,9 +142,7 @@ def test_a_triangle_keeps_digits_that_normal_equations_lose() -> None:
 
 
 def test_the_score_of_a_ridge_is_generalised_cross_validation() -> None:
-    generator = torch.Generator().manual_seed(0)
-    a = torch.randn(40, 6, generator=generator).double()
-    y = torch.randn(40, 1, generator=generator).double()
+    a, y = normal(40, 6), normal(40, 1)
     rows = Triangle()
     rows.add(a, y)
     choice = choose_ridge(rows.spectrum(), [1e-3, 0.1, 10.0])
@@ -182,8 +179,7 @@ def test_noise_attenuates_a_linear_system_as_statistics_say() -> None:
     n, dt, sigma = 200_000, 0.05, 0.7
     t = torch.arange(n, dtype=torch.float64) * dt
     u = torch.stack([torch.cos(t), torch.sin(t)], 1)
-    generator = torch.Generator().manual_seed(3)
-    v = u + sigma * torch.randn(n, 2, generator=generator).double()
+    v = u + sigma * normal(n, 2, seed=3)
     field = LibraryField(2, 1, dtype=torch.float64)
     fit_closed_form(field, make_series(v, dt=dt), p=4, ell=20, q=5, ridge=0.0)
     w = segment_weights(4, 20, dt)[1]

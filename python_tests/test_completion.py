@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from trajectories import normal
 from wpnode_ext import WPNODE, Symmetry, load, rollout
 from wpnode_ext.completion import Completion, fit_completion
 from wpnode_ext.coordinates import Coordinates
@@ -19,12 +20,11 @@ RATE = 4.0
 
 def turned(seed: int = 0) -> Tensor:
     """An orthonormal basis of five entries."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.linalg.qr(torch.randn(5, 5, generator=generator).double()).Q
+    return torch.linalg.qr(normal(5, 5, seed=seed)).Q
 
 
 def slow(n: int, seed: int = 1) -> Tensor:
-    return torch.randn(n, 2, generator=torch.Generator().manual_seed(seed)).double()
+    return normal(n, 2, seed=seed)
 
 
 def products(s: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def products(s: Tensor) -> Tensor:
 
 
 def noise(shape: torch.Size, seed: int = 2) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).double()
+    return normal(*shape, seed=seed)
 
 
 def found(rest: Tensor, s: Tensor, size: float = 1.0, **options) -> Completion | None:

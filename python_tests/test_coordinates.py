@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from trajectories import normal
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.scaling import scaler_from_state_dict
 from wpnode_ext.symmetry import Symmetry
@@ -10,16 +11,15 @@ from wpnode_ext.symmetry import Symmetry
 
 def waves(n: int, sites: int, amplitudes: dict[int, float], noise: float):
     """A ring with slowly turning waves, and noise."""
-    generator = torch.Generator().manual_seed(0)
     s = 2 * torch.pi * torch.arange(sites, dtype=torch.float64) / sites
     t = torch.arange(n, dtype=torch.float64)[:, None] * 0.05
     v = sum(a * torch.cos(k * s - (1 + 0.1 * k) * t) for k, a in amplitudes.items())
-    return v + noise * torch.randn(n, sites, generator=generator).double()
+    return v + noise * normal(n, sites, seed=0)
 
 
 @pytest.mark.parametrize("sites", [8, 9])
 def test_all_fourier_coordinates_are_an_orthonormal_transform(sites: int) -> None:
-    v = torch.randn(40, sites, dtype=torch.float64)
+    v = normal(40, sites)
     c = Coordinates.fourier(v, range(sites // 2 + 1))
     assert c.dim == sites
     eye = torch.eye(sites, dtype=torch.float64)
@@ -52,12 +52,11 @@ def test_waves_below_the_noise_are_left_out_and_faint_ones_are_not_needed() -> N
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_pod_finds_a_planted_subspace(noise: float) -> None:
-    generator = torch.Generator().manual_seed(1)
-    planted = torch.linalg.qr(torch.randn(20, 3, generator=generator).double()).Q
+    planted = torch.linalg.qr(normal(20, 3)).Q
     t = torch.arange(5000, dtype=torch.float64) * 0.02
     a = torch.stack([3 * torch.sin(t), 2 * torch.cos(1.7 * t), torch.sin(2.3 * t)], 1)
     v = 5 + a @ planted.T
-    v = v + noise * torch.randn(v.shape, generator=generator).double()
+    v = v + noise * normal(*v.shape)
     c = Coordinates.pod(v)
     assert c.dim == 3
     outside = planted - c.decode @ (c.encode @ planted)
@@ -68,7 +67,7 @@ def test_pod_finds_a_planted_subspace(noise: float) -> None:
 def test_a_users_coordinates_need_not_be_orthonormal() -> None:
     decode = torch.tensor([[1.0, 1.0], [0.0, 2.0], [0.0, 0.0]], dtype=torch.float64)
     c = Coordinates.linear(decode, centre=torch.tensor([0.0, 0.0, 7.0]))
-    a = torch.randn(5, 2, dtype=torch.float64)
+    a = normal(5, 2)
     torch.testing.assert_close(c.to(c.back(a)), a)
     assert (c.back(a)[:, 2] == 7).all()
     with pytest.raises(ValueError, match="independent"):
@@ -76,7 +75,7 @@ def test_a_users_coordinates_need_not_be_orthonormal() -> None:
 
 
 def test_a_field_of_coordinates_moves_states_as_its_own_do() -> None:
-    v = torch.randn(40, 8, dtype=torch.float64)
+    v = normal(40, 8)
     c = Coordinates.fourier(v, [1, 2])
     field = c.to_physical(lambda t, a: t - a**2)
     u = c.back(c.to(v))
@@ -86,7 +85,7 @@ def test_a_field_of_coordinates_moves_states_as_its_own_do() -> None:
 
 
 def test_shifts_act_on_fourier_coordinates() -> None:
-    v = torch.randn(40, 8, dtype=torch.float64)
+    v = normal(40, 8)
     c = Coordinates.fourier(v, [1, 3])
     ring = Symmetry.shifts(8) * Symmetry.mirror(8, sign=-1)
     turned = ring.in_coordinates(c.encode, c.decode)
@@ -104,11 +103,11 @@ def test_shifts_act_on_fourier_coordinates() -> None:
 )
 def test_modes_that_do_not_exist_are_refused(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make(torch.randn(40, 8, dtype=torch.float64))
+        make(normal(40, 8))
 
 
 def test_a_scaler_of_coordinates_goes_to_files_and_back() -> None:
-    v = 3 + torch.randn(40, 8, dtype=torch.float64)
+    v = 3 + normal(40, 8)
     c = Coordinates.pod(v, 3)
     a = c.to(v)
     scaler = c.scaler(a.mean(0), a.std(0))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import gaussian_kde
 
+from trajectories import normal
 from wpnode_ext.metrics import (
     joint_pdf,
     kernel_density,
@@ -16,27 +17,27 @@ from wpnode_ext.metrics import (
 )
 
 
-def normal(n: int, mean: float = 0.0, std: float = 1.0, d: int = 1) -> torch.Tensor:
-    return mean + std * torch.randn(n, d, dtype=torch.float64)
+def gaussian(n: int, mean: float = 0.0, std: float = 1.0, d: int = 1) -> torch.Tensor:
+    return mean + std * normal(n, d)
 
 
 def test_divergence_of_two_gaussians_is_the_closed_form() -> None:
     mean, std = 0.5, 1.3
     expected = math.log(std) + (1 + mean**2) / (2 * std**2) - 0.5
-    value = kl_divergence(normal(200_000), normal(200_000, mean, std))
+    value = kl_divergence(gaussian(200_000), gaussian(200_000, mean, std))
     assert value == pytest.approx(expected, abs=0.005)
 
 
 def test_the_model_comes_first() -> None:
-    narrow, wide = normal(100_000), normal(100_000, std=2.0)
+    narrow, wide = gaussian(100_000), gaussian(100_000, std=2.0)
     expected = math.log(2) + 1 / 8 - 0.5
     assert kl_divergence(narrow, wide) == pytest.approx(expected, abs=0.01)
     assert kl_divergence(wide, narrow) > 2 * expected
 
 
 def test_marginals_are_averaged_over_components() -> None:
-    u = normal(50_000, d=2)
-    u_hat = normal(50_000, d=2)
+    u = gaussian(50_000, d=2)
+    u_hat = gaussian(50_000, d=2)
     u_hat[:, 1] += 1.0
     values = marginal_kl(u_hat, u)
     assert values[0] < 0.002
@@ -45,12 +46,12 @@ def test_marginals_are_averaged_over_components() -> None:
 
 
 def test_equal_samples_have_no_divergence() -> None:
-    u = normal(1000, d=3)
+    u = gaussian(1000, d=3)
     assert kl_divergence(u, u) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_disjoint_supports_have_a_large_but_finite_divergence() -> None:
-    value = kl_divergence(normal(1000, mean=100.0), normal(1000))
+    value = kl_divergence(gaussian(1000, mean=100.0), gaussian(1000))
     assert 10 < value < 50
 
 
@@ -70,7 +71,7 @@ def test_kernel_densities_are_those_of_scipy(d: int) -> None:
 
 
 def test_pdfs_of_gaussian_samples_are_the_bell_curve() -> None:
-    u = torch.cat([normal(100_000), normal(100_000, 2.0, 3.0)], 1)
+    u = torch.cat([gaussian(100_000), gaussian(100_000, 2.0, 3.0)], 1)
     u[0] = math.nan
     grid, density = pdf(u)
     for j, (mean, std) in enumerate(((0.0, 1.0), (2.0, 3.0))):
@@ -85,7 +86,7 @@ def waves(n: int, k: int, seed: int) -> torch.Tensor:
     x = 10 * torch.arange(64, dtype=torch.float64) / 64
     generator = torch.Generator().manual_seed(seed)
     phase = 2 * math.pi * torch.rand(n, 1, generator=generator, dtype=torch.float64)
-    noise = torch.randn(n, 1, generator=generator, dtype=torch.float64)
+    noise = normal(n, 1, seed=seed)
     return (1 + 0.1 * noise) * torch.sin(2 * math.pi * k / 10 * x + phase)
 
 
@@ -116,17 +117,17 @@ def test_joint_pdf_of_a_wave_lies_on_its_ellipse() -> None:
 
 
 def test_states_that_are_not_finite_are_left_out() -> None:
-    u = normal(1000)
+    u = gaussian(1000)
     u_hat = torch.cat([u, torch.full((5, 1), math.nan)])
     assert kl_divergence(u_hat, u) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_model_at_rest_has_a_large_but_finite_divergence() -> None:
-    assert 1 < kl_divergence(torch.zeros(1000, 1), normal(1000)) < 50
+    assert 1 < kl_divergence(torch.zeros(1000, 1), gaussian(1000)) < 50
 
 
 def test_bad_requests_are_refused() -> None:
-    u = normal(100, d=2)
+    u = gaussian(100, d=2)
     with pytest.raises(ValueError, match="`kind` must be 'marginal' or 'joint'"):
         kl_divergence(u, u, kind="pair")
     with pytest.raises(ValueError, match="`length` must be positive for 'joint'"):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from problems import lorenz63
 from training_cases import DT, oscillator_data
+from trajectories import lorenz63, normal
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.ensemble import EnsembleForecast
@@ -32,8 +32,7 @@ def config(**more) -> TrainConfig:
 def noisy(n: int = 1500, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """A slowly damped oscillator in units of its own, and the same with noise."""
     clean = 10.0 + 2.0 * oscillator_data(n, torch.float64)
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    noise = normal(*clean.shape, seed=seed)
     return clean, clean + 2.0 * NOISE * noise
 
 
@@ -101,7 +100,7 @@ def test_a_field_that_misses_the_data_gives_way_to_the_network() -> None:
     asked = WPNODE(config=config(), method="closed_form").fit(u, 0.02)
     assert asked.config_.method == "closed_form"
     assert "is not explained" in asked.solved_.complaint
-    v = u + 0.02 * u.std(0) * torch.randn(u.shape, dtype=u.dtype)
+    v = u + 0.02 * u.std(0) * normal(*u.shape)
     asked = WPNODE(config=config(), method="closed_form").fit(v, 0.02)
     assert "were missed by" in asked.solved_.complaint
     settings = config(optim=OptimConfig(patience=1))
@@ -172,8 +171,7 @@ def test_intervals_of_ensembles_hold_what_they_promise() -> None:
         low, high = ahead.interval(0.8)
         inside.append(((low <= truth) & (truth <= high)).double().mean())
         errors.append(((truth - ahead.mean) / ahead.std).square().mean())
-        generator = torch.Generator().manual_seed(100 + draw)
-        held_out = truth + 2.0 * NOISE * torch.randn(15, 2, generator=generator)
+        held_out = truth + 2.0 * NOISE * normal(15, 2, seed=100 + draw)
         low, high = ahead.interval(0.8, sigma=model.sigma_)
         seen.append(((low <= held_out) & (held_out <= high)).double().mean())
     # Errors within a record move together: it gives two numbers, those of its start.

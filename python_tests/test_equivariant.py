@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from problems import lorenz63
 from test_symmetry import largest_violation, noisy_ring
+from trajectories import lorenz63
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.data import make_series

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from training_cases import DT, oscillator_data
+from trajectories import normal
 from wpnode_ext.data import make_series
 from wpnode_ext.estimator import WPNODE, load
 from wpnode_ext.training import CheckpointError, TrainConfig
@@ -173,7 +174,7 @@ def test_inputs_drive_the_field_in_training_and_forecast() -> None:
 
 
 def test_the_weak_form_is_chosen_from_the_data_unless_given() -> None:
-    v = physical(600) + torch.randn(600, 2, dtype=torch.float64)
+    v = physical(600) + normal(600, 2)
     chosen = WPNODE(method="weak", epochs=1).fit(v, DT)
     assert chosen.choice_ is not None
     assert chosen.config_.weak.ell == chosen.choice_.ell

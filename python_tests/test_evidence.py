@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from scipy.stats import multivariate_normal
 
+from trajectories import normal
 from wpnode_ext.smoothing.evidence import posterior
 
 
@@ -33,8 +34,7 @@ def test_a_given_ridge_is_taken() -> None:
 
 def test_unknowns_far_smaller_than_others_keep_their_digits() -> None:
     """Features of size 1e-9: their information is 1e-18 of the others'."""
-    torch.manual_seed(0)
-    a = torch.randn(40, 6, dtype=torch.float64)
+    a = normal(40, 6)
     spread = 10.0 ** -torch.arange(0, 12, 2).double()
     wanted = spread * torch.tensor([1.0, -2.0, 1.0, 3.0, -1.0, 2.0]).double()
     info = a.T @ a

@@ -8,9 +8,8 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import spearmanr
 
-from problems import lorenz63
+from trajectories import add_noise, lorenz63, normal
 from wpnode_ext import filtering
-from wpnode_ext.data import add_noise
 from wpnode_ext.filtering import _Bump, filter_series, noise_share, score_filter
 from wpnode_ext.test_functions import PolynomialBump
 
@@ -119,7 +118,7 @@ def test_constants_pass_however_coarse_the_bumps(p: int, ell: int, q: int) -> No
 
 
 def test_white_noise_is_reduced_to_its_share() -> None:
-    v = torch.randn(20_000, 2, dtype=torch.float64)
+    v = normal(20_000, 2)
     for p, ell, q in [(8, 50, 8), (8, 50, 4), (4, 30, 3)]:
         kept = filter_series(v, p=p, ell=ell, q=q).square().mean().item()
         assert kept == pytest.approx(1 / q, rel=0.05)
@@ -220,7 +219,7 @@ def test_shape_and_dtype_are_those_of_the_data() -> None:
 
 
 def test_memory_of_the_result_is_its_own() -> None:
-    v = torch.randn(100, 1, dtype=torch.float64)
+    v = normal(100, 1)
     before = v.clone()
     filter_series(v, p=4, ell=20, q=4)
     assert torch.equal(v, before)

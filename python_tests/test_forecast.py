@@ -5,12 +5,13 @@ import math
 import pytest
 import torch
 
+from trajectories import normal
 from wpnode_ext.metrics import boundedness, error_by_lead_time, solver_robustness
 from wpnode_ext.systems import Lorenz63
 
 
 def test_error_is_in_units_of_the_spread() -> None:
-    u = torch.randn(50, 4, 2, dtype=torch.float64) * torch.tensor([1.0, 10.0])
+    u = normal(50, 4, 2) * torch.tensor([1.0, 10.0])
     sigma = torch.tensor([1.0, 10.0])
     growth = torch.linspace(0, 2, 50, dtype=torch.float64)[:, None, None]
     result = error_by_lead_time(u + growth * sigma, u, sigma=sigma)
@@ -29,7 +30,7 @@ def test_components_are_weighted_as_the_definition_says() -> None:
 
 
 def test_lost_members_are_counted() -> None:
-    u = torch.randn(10, 4, 1, dtype=torch.float64)
+    u = normal(10, 4, 1)
     u_hat = u + 1.0
     u_hat[5:, 0] = math.nan
     u_hat[8:] = math.inf

@@ -2,8 +2,8 @@
 
 import torch
 
+from trajectories import lorenz63
 from wpnode_ext import WPNODE
-from wpnode_ext.systems import Lorenz63
 from wpnode_ext.training.config import TrainConfig
 
 DT = 0.1
@@ -35,7 +35,7 @@ def test_a_bound_follows_data_and_starts() -> None:
 
 
 def test_equations_are_read_off_a_polynomial_with_a_symmetry() -> None:
-    u = Lorenz63().simulate(2000, 0.01)
+    u = lorenz63(2000, 0.01)
     model = WPNODE(field="library", method="closed_form", symmetry="-,-,+")
     lines = model.fit(u, 0.01).equations(["x", "y", "z"], digits=3)
     assert lines[0] == "dx/dt = -10 x + 10 y"
@@ -43,7 +43,7 @@ def test_equations_are_read_off_a_polynomial_with_a_symmetry() -> None:
 
 
 def test_equations_of_states_that_share_a_scale() -> None:
-    u = Lorenz63().simulate(2000, 0.01)
+    u = lorenz63(2000, 0.01)
     config = TrainConfig(scaler_per="whole")
     model = WPNODE(field="library", method="closed_form", refine=False, config=config)
     assert model.fit(u, 0.01).equations(digits=3)[0] == "du0/dt = -10 u0 + 10 u1"

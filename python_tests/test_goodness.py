@@ -4,8 +4,8 @@ import pytest
 import torch
 from scipy.stats import chi2, shapiro
 
-from problems import lorenz63, lorenz63_field
-from wpnode_ext.data import add_noise
+from problems import lorenz63_field
+from trajectories import add_noise, lorenz63, normal
 from wpnode_ext.metrics import goodness_of_fit, ljung_box, shapiro_wilk
 
 SETTINGS = {"dt": 0.01, "p": 8, "ell": 50}
@@ -60,9 +60,7 @@ def test_expected_residuals_are_those_of_many_noise_draws() -> None:
     sigma = torch.tensor([0.1, 0.3, 0.2], dtype=torch.float64)
     ratios = []
     for seed in range(300):
-        noise = torch.randn(
-            u.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-        )
+        noise = normal(*u.shape, seed=seed)
         result = goodness_of_fit(
             true_field, u + sigma * noise, sigma=sigma, n_probes=4, n_lags=1, **SETTINGS
         )
@@ -85,7 +83,7 @@ def test_states_with_axes_and_times_reach_the_field() -> None:
 
 
 def test_ljung_box_is_its_formula_for_one_lag() -> None:
-    x = torch.randn(200, 1, dtype=torch.float64)
+    x = normal(200, 1)
     p_value, rho = ljung_box(x, n_lags=1)
     c = x[:, 0] - x.mean()
     r = ((c[1:] * c[:-1]).sum() / c.square().sum()).item()
@@ -94,7 +92,7 @@ def test_ljung_box_is_its_formula_for_one_lag() -> None:
 
 
 def test_ljung_box_accepts_white_noise_and_refuses_the_rest() -> None:
-    white = torch.randn(2000, 3, dtype=torch.float64)
+    white = normal(2000, 3)
     assert ljung_box(white)[0] > 1e-3
     walk = white.clone()
     for n in range(1, len(walk)):
@@ -103,7 +101,7 @@ def test_ljung_box_accepts_white_noise_and_refuses_the_rest() -> None:
 
 
 def test_p_values_are_corrected_for_the_number_of_columns() -> None:
-    x = torch.randn(100, 1, dtype=torch.float64)
+    x = normal(100, 1)
     one, _ = ljung_box(x)
     many, _ = ljung_box(x.expand(-1, 3))
     assert many == pytest.approx(min(1.0, 3 * one))
@@ -117,12 +115,12 @@ def test_single_events_show_as_residuals_that_are_not_gaussian() -> None:
 
 
 def test_normality_is_the_smallest_corrected_p_value() -> None:
-    x = torch.randn(100, 2, dtype=torch.float64)
+    x = normal(100, 2)
     x[:, 1] = x[:, 1] ** 3
     p = min(shapiro(x[:, j].numpy()).pvalue for j in range(2))
     assert shapiro_wilk(x) == pytest.approx(2 * p)
     # 20 000 rows are more than the test is made for.
-    assert shapiro_wilk(torch.randn(20_000, 1, dtype=torch.float64)) > 1e-3
+    assert shapiro_wilk(normal(20_000, 1)) > 1e-3
 
 
 def test_bad_requests_are_refused() -> None:

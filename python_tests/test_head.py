@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from problems import lorenz63
+from trajectories import lorenz63, normal
 from wpnode_ext import WeakPlan
 from wpnode_ext.closed_form import refit_head
 from wpnode_ext.data import make_series
@@ -21,7 +21,7 @@ WEAK: dict[str, Any] = {"p": 4, "ell": 20, "q": 3}
 
 
 def noisy_lorenz(n: int = 400) -> Tensor:
-    return lorenz63(n, 0.02) + torch.randn(n, 3, dtype=torch.float64)
+    return lorenz63(n, 0.02) + normal(n, 3)
 
 
 def test_a_refitted_head_has_no_gradient_left() -> None:
@@ -85,7 +85,7 @@ def test_training_may_solve_for_the_last_layer_now_and_then() -> None:
 
 def test_a_refit_under_a_symmetry_is_that_of_all_images_of_the_data() -> None:
     symmetry = Symmetry.shifts(3) * Symmetry.reflection([-1, -1, -1])
-    v = torch.randn(120, 3, generator=torch.Generator().manual_seed(0)).double()
+    v = normal(120, 3, seed=0)
     settings: dict[str, Any] = WEAK | {"ridge": 1e-6}
     fields = [MLPField(3, (8,), generator=torch.Generator().manual_seed(0)).double()]
     fields.append(copy.deepcopy(fields[0]))

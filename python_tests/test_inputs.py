@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from training_cases import DT
+from trajectories import normal
 from wpnode_ext import WPNODE, make_series
 from wpnode_ext.data import Series
 from wpnode_ext.fields import Forcing
@@ -16,7 +17,7 @@ def driven(phase: float, noise: float = 0.0) -> Series:
     """``x' = -x + w(t)`` with ``w = sin(t + phase)``, on its way to the cycle."""
     t = DT * torch.arange(N, dtype=torch.float64)
     cycle = (torch.sin(t + phase) - torch.cos(t + phase)) / 2
-    x = cycle + (2.0 - cycle[0]) * torch.exp(-t) + noise * torch.randn(N).double()
+    x = cycle + (2.0 - cycle[0]) * torch.exp(-t) + noise * normal(N)
     return make_series(x, dt=DT, forcing=torch.sin(t + phase))
 
 

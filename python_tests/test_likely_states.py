@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kalman import rk4_matrix, rts_smoother
+from trajectories import normal
 from wpnode_ext.data import make_series
 from wpnode_ext.smoothing.likely_states import likely_states
 
@@ -18,12 +19,11 @@ def rotation(t: object, u: Tensor) -> Tensor:
 
 
 def observations(n: int = 60) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
     u = [torch.tensor([1.0, 0.5], dtype=torch.float64)]
     step = torch.from_numpy(rk4_matrix(MATRIX, DT))
     for _ in range(n - 1):
         u.append(step @ u[-1])
-    noise = torch.randn(n, 2, generator=generator, dtype=torch.float64)
+    noise = normal(n, 2, seed=0)
     return torch.stack(u) + SIGMA * noise
 
 

@@ -6,7 +6,8 @@ import torch
 from torch.testing import assert_close
 
 import wpnode_ext as wp
-from problems import lorenz63, lorenz63_at, lorenz63_field, oscillator
+from problems import lorenz63_field, oscillator
+from trajectories import lorenz63, lorenz63_at
 
 F64 = torch.float64
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from problems import lorenz63
-from wpnode_ext.data import add_noise
+from trajectories import add_noise, lorenz63, normal
 from wpnode_ext.noise import estimate_noise
 
 
@@ -26,7 +25,7 @@ def test_polynomials_below_the_order_of_the_difference_carry_no_noise() -> None:
 
 
 def test_white_noise_is_all_noise() -> None:
-    v = torch.randn(50_000, 2, 2, dtype=torch.float64) * torch.tensor([1.0, 7.0])
+    v = normal(50_000, 2, 2) * torch.tensor([1.0, 7.0])
     estimate = estimate_noise(v)
     assert estimate.sigma.shape == (2, 2)
     expected = torch.tensor([[1.0, 7.0], [1.0, 7.0]], dtype=torch.float64)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from training_cases import DT, oscillator_data, small_config, small_field
+from trajectories import normal
 from wpnode_ext import WeakPlan
 from wpnode_ext.record import Record
 from wpnode_ext.strong import strong_loss
@@ -15,7 +16,7 @@ DOUBLE = torch.float64
 
 
 def noisy(n: int) -> torch.Tensor:
-    return oscillator_data(n, DOUBLE) + 0.1 * torch.randn(n, 2, dtype=DOUBLE)
+    return oscillator_data(n, DOUBLE) + 0.1 * normal(n, 2)
 
 
 @pytest.mark.parametrize("lengths", [[400], [200, 60, 25]])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from problems import lorenz63
+from trajectories import lorenz63, normal
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, RingField
 from wpnode_ext.fields.linear import LinearField
@@ -42,7 +42,6 @@ def dense_step(field: LinearField, v: Tensor, u: Tensor, dt: float) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["library", "ring"])
 def test_the_step_is_that_of_gauss_newton_in_all_unknowns(kind: str) -> None:
-    torch.manual_seed(3)
     n, dt = 60, 0.01
     if kind == "library":
         field: LinearField = LibraryField(2, 1).double()
@@ -52,8 +51,8 @@ def test_the_step_is_that_of_gauss_newton_in_all_unknowns(kind: str) -> None:
         d = 5
     with torch.no_grad():
         field.coefficients.copy_(torch.randn(field.coefficients.shape))
-    u = torch.cumsum(0.1 * torch.randn(n, d).double(), 0)
-    v = u + SIGMA * torch.randn(n, d).double()
+    u = torch.cumsum(0.1 * normal(n, d), 0)
+    v = u + SIGMA * normal(n, d)
     series = make_series(v, dt=dt)
     problem = as_problem(series, ModelStep(field, torch.Size([d])), SIGMA, PROCESS)
     found = projected_step(field, problem, u / SIGMA, ridge=1e-12, window=n)
@@ -63,11 +62,10 @@ def test_the_step_is_that_of_gauss_newton_in_all_unknowns(kind: str) -> None:
 
 
 def test_missing_values_and_borders_are_left_out() -> None:
-    torch.manual_seed(4)
     field = LibraryField(2, 1).double()
     torch.nn.init.normal_(field.coefficients)
-    u = torch.cumsum(0.1 * torch.randn(80, 2).double(), 0)
-    v = u + SIGMA * torch.randn(80, 2).double()
+    u = torch.cumsum(0.1 * normal(80, 2), 0)
+    v = u + SIGMA * normal(80, 2)
     v[70:] = float("nan")
     step = ModelStep(field, torch.Size([2]))
 
@@ -83,7 +81,6 @@ def test_missing_values_and_borders_are_left_out() -> None:
 
 
 def test_draws_have_the_spread_of_estimates_from_many_noise_draws() -> None:
-    torch.manual_seed(6)
     n, dt, draws = 200, 0.05, 300
     times = dt * torch.arange(n).double()
     clean = torch.exp(-0.3 * times)[:, None]
@@ -92,7 +89,7 @@ def test_draws_have_the_spread_of_estimates_from_many_noise_draws() -> None:
     step = ModelStep(field, torch.Size([1]))
     found = []
     for _ in range(draws):
-        v = clean + 0.05 * torch.randn(n, 1).double()
+        v = clean + 0.05 * normal(n, 1)
         problem = as_problem(make_series(v, dt=dt), step, 0.05, 1e-4)
         # The true states and field are where the estimates are linearised.
         found.append(projected_step(field, problem, clean / 0.05, ridge=1e-9, window=n))
@@ -103,9 +100,8 @@ def test_draws_have_the_spread_of_estimates_from_many_noise_draws() -> None:
 
 
 def test_evidence_finds_a_ridge_that_shrinks_what_the_data_do_not_tell() -> None:
-    torch.manual_seed(5)
     clean = lorenz63(1200, 0.01)
-    v = clean + SIGMA * torch.randn(1200, 3).double()
+    v = clean + SIGMA * normal(1200, 3)
     # Cubic terms are not needed; the evidence keeps them small.
     field = LibraryField(3, 3).double()
     series = make_series(v, dt=0.01)

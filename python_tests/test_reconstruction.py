@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from trajectories import normal
 from wpnode_ext.metrics import spectral_distance, state_space_divergence
 
 
 def cloud(n: int, mean: float, seed: int, d: int = 2) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return mean + torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return mean + normal(n, d, seed=seed)
 
 
 @pytest.mark.parametrize("method", ["binned", "gmm"])
@@ -67,7 +67,7 @@ def signal(n: int, frequency: float, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     phase = 2 * math.pi * torch.rand(1, generator=generator, dtype=torch.float64)
     t = torch.arange(n, dtype=torch.float64)
-    noise = 0.1 * torch.randn(n, generator=generator, dtype=torch.float64)
+    noise = 0.1 * normal(n, seed=seed)
     return (torch.sin(2 * math.pi * frequency * t + phase) + noise)[:, None]
 
 

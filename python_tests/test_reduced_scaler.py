@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from problems import lorenz63, noisy_lorenz96
+from problems import noisy_lorenz96
+from trajectories import lorenz63, normal
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.data import make_series
 from wpnode_ext.scaling import LinearScaler
@@ -68,7 +69,7 @@ def test_samples_on_both_sides_of_a_gap_are_no_neighbours(kind: str) -> None:
     """A jump across removed samples would be taken for noise."""
     angle = torch.arange(8).double() * torch.pi / 4
     t = 0.02 * torch.arange(400, dtype=torch.float64)
-    v = torch.cos(t[:, None] + angle) + 1e-6 * torch.randn(400, 8).double()
+    v = torch.cos(t[:, None] + angle) + 1e-6 * normal(400, 8)
     missing = torch.zeros(400, dtype=torch.bool)
     missing[100:200] = missing[250:300] = True
     found = Coordinates.choose(kind, v, missing=missing)

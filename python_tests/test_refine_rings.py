@@ -5,13 +5,13 @@ from functools import lru_cache
 import pytest
 import torch
 
+from trajectories import lorenz96, normal
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import EquivariantField, LibraryField, LinearField, RingField
 from wpnode_ext.smoothing import first_states, refine
 from wpnode_ext.smoothing.held_out import spread_stretches
 from wpnode_ext.symmetry import Symmetry
-from wpnode_ext.systems import Lorenz96
 
 SITES, DT, SIGMA = 5, 0.02, 0.05
 
@@ -19,9 +19,9 @@ SITES, DT, SIGMA = 5, 0.02, 0.05
 @lru_cache
 def ring() -> tuple[torch.Tensor, torch.Tensor]:
     """A scaled Lorenz-96 ring and noisy observations of it."""
-    clean = Lorenz96(d=SITES, forcing=8.0).simulate(1500, DT, seed=1)
+    clean = lorenz96(1500, DT, seed=1, sites=SITES, forcing=8.0)
     clean = (clean - clean.mean()) / clean.std()
-    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    noise = normal(*clean.shape, seed=0)
     return clean, clean + SIGMA * noise.double()
 
 
@@ -67,7 +67,7 @@ def test_first_states_are_not_worse_than_the_data(sigma: float) -> None:
     # Seven samples a period: polynomials of degree 4 over seven samples miss it.
     t = torch.arange(2000, dtype=torch.float64)
     clean = torch.stack([torch.sin(0.9 * t), torch.sin(0.05 * t)], 1)
-    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(4))
+    noise = normal(*clean.shape, seed=4)
     noisy = clean + sigma * noise.double()
     found = first_states(make_series(noisy, dt=1.0))
     errors = (found.states - clean).square().mean(0).sqrt()

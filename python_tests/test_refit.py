@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from problems import lorenz63
 from training_cases import DT, oscillator_data
+from trajectories import lorenz63, normal
 from wpnode_ext import WPNODE, make_series
 from wpnode_ext.symmetry import Symmetry
 from wpnode_ext.training.config import FieldConfig, OptimConfig, TrainConfig, WeakForm
@@ -24,7 +24,7 @@ def settings(**more: Any) -> TrainConfig:
 
 
 def noisy(n: int = 400) -> torch.Tensor:
-    return oscillator_data(n).double() + 0.05 * torch.randn(n, 2).double()
+    return oscillator_data(n).double() + 0.05 * normal(n, 2)
 
 
 def test_a_second_fit_keeps_nothing_of_the_first() -> None:
@@ -42,7 +42,7 @@ def test_a_second_fit_keeps_nothing_of_the_first() -> None:
 
 def test_a_field_that_is_given_up_leaves_nothing_behind(tmp_path) -> None:
     u = lorenz63(900, 0.02)
-    v = u + 0.02 * u.std(0) * torch.randn(u.shape, dtype=u.dtype)
+    v = u + 0.02 * u.std(0) * normal(*u.shape)
     model = WPNODE(config=settings()).fit(v, 0.02, run=tmp_path)
     assert model.config_.method == "wp"
     assert model.sigma_ is None and not hasattr(model, "solved_")
@@ -65,7 +65,7 @@ def test_the_closed_form_says_what_it_does_not_heed() -> None:
 
 
 def test_a_matrix_of_numpy_gives_coordinates() -> None:
-    v = noisy() @ torch.randn(2, 5).double()
+    v = noisy() @ normal(2, 5)
     directions = np.linalg.svd(v.numpy(), full_matrices=False)[2][:2].T
     model = WPNODE(config=settings(), coordinates=directions, refine=False)
     assert model.fit(v, DT).scaler_.scaled_shape((5,)) == (2,)

@@ -8,6 +8,7 @@ import torch
 
 from training_cases import COMMAND_SETTINGS as SMALL
 from training_cases import DT, FITTED, oscillator_data
+from trajectories import normal
 from wpnode_ext.cli import main
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.html import Page
@@ -23,9 +24,8 @@ def page_of(series: Series, tmp_path) -> str:
 
 
 def noisy(n: int = 2000) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
     u = oscillator_data(n, torch.float64)
-    return u + 0.01 * torch.randn(u.shape, generator=generator, dtype=u.dtype)
+    return u + 0.01 * normal(*u.shape, seed=0)
 
 
 def share(text: str) -> float:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torchdiffeq import odeint
 
-from problems import lorenz63, lorenz63_field
+from problems import lorenz63_field
+from trajectories import lorenz63
 from wpnode_ext.runge_kutta import TABLEAUX, integrate
 
 ORDER = {"euler": 1, "midpoint": 2, "rk4": 4, "rk4_classic": 4, "bosh3": 3, "dopri5": 5}

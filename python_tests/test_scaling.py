@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from trajectories import normal
 from wpnode_ext.scaling import (
     IdentityScaler,
     MinMaxScaler,
@@ -19,7 +20,7 @@ KINDS = ("minmax", "standard", "identity")
 
 
 def data() -> torch.Tensor:
-    return torch.randn(200, 3, dtype=torch.float64) * torch.tensor([1.0, 5.0, 20.0]) + 3
+    return normal(200, 3) * torch.tensor([1.0, 5.0, 20.0]) + 3
 
 
 def test_min_max_fills_the_unit_interval() -> None:
@@ -89,7 +90,7 @@ def test_a_physical_field_is_a_module_with_the_weights_of_the_learned_one() -> N
     assert out.dtype == torch.float32
     out.sum().backward()
     assert field.layer.weight.grad is not None
-    assert physical.double()(0.0, torch.randn(4, 3).double()).dtype == torch.float64
+    assert physical.double()(0.0, normal(4, 3)).dtype == torch.float64
 
 
 def test_missing_values_do_not_count() -> None:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from problems import lorenz63
-from wpnode_ext.data import add_noise
+from trajectories import add_noise, lorenz63, normal
 from wpnode_ext.filtering import filter_series
 from wpnode_ext.selection import PIECE, PIECES, select_weak_form
 
@@ -85,6 +84,17 @@ def test_missing_values_are_left_out() -> None:
     expected = select_weak_form(v, **options)
     assert (choice.p, choice.ell) == (expected.p, expected.ell)
     assert choice.table[0].risk == pytest.approx(expected.table[0].risk, abs=0.02)
+
+
+def test_some_segment_of_whole_samples_has_room() -> None:
+    """The filter likes long windows here; an entry that is often missing has none."""
+    t = torch.arange(3000, dtype=torch.float64) * 0.01
+    v = torch.stack([t.sin(), t.cos()], 1) + 0.1 * normal(3000, 2)
+    assert select_weak_form(v, dt=0.01).ell > 38
+    v[::40, 1] = float("nan")
+    assert select_weak_form(v, dt=0.01).ell <= 38
+    # Whoever gives windows has them compared.
+    assert select_weak_form(v, dt=0.01, ell=(50,)).ell == 50
 
 
 def test_bad_requests_are_refused() -> None:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from kalman import rk4_matrix, rts_smoother
-from problems import lorenz63, lorenz63_field
+from problems import lorenz63_field
+from trajectories import lorenz63, normal
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.fields import MLPField
 from wpnode_ext.smoothing import smooth_states
@@ -98,13 +99,13 @@ def test_the_model_does_not_reach_across_a_long_gap() -> None:
 
 
 def test_without_trust_in_the_model_the_data_come_back() -> None:
-    v = lorenz63(300, 0.01) + 0.5 * torch.randn(300, 3, dtype=torch.float64)
+    v = lorenz63(300, 0.01) + 0.5 * normal(300, 3)
     result = smooth_states(lorenz, v, dt=0.01, sigma=0.5, process_noise=1e5)
     torch.testing.assert_close(result.states, v, rtol=0, atol=1e-6)
 
 
 def test_without_trust_in_the_data_a_trajectory_of_the_model_comes_back() -> None:
-    v = lorenz63(200, 0.01) + 0.5 * torch.randn(200, 3, dtype=torch.float64)
+    v = lorenz63(200, 0.01) + 0.5 * normal(200, 3)
     result = smooth_states(
         lorenz, v, dt=0.01, sigma=1.0, process_noise=1e-5, tolerance=1e-7
     )
@@ -115,7 +116,7 @@ def test_without_trust_in_the_data_a_trajectory_of_the_model_comes_back() -> Non
 
 
 def test_windows_agree_with_the_whole_record() -> None:
-    v = lorenz63(2000, 0.01) + 0.8 * torch.randn(2000, 3, dtype=torch.float64)
+    v = lorenz63(2000, 0.01) + 0.8 * normal(2000, 3)
     options = {"dt": 0.01, "sigma": 0.8, "process_noise": 0.04, "tolerance": 1e-8}
     whole = smooth_states(lorenz, v, window=2000, overlap=0, **options)
     parts = smooth_states(lorenz, v, window=400, overlap=160, **options)
@@ -129,7 +130,7 @@ def test_windows_agree_with_the_whole_record() -> None:
 
 def test_error_bars_match_the_errors_of_many_noise_draws() -> None:
     clean, draws = lorenz63(150, 0.01), 200
-    v = clean + 0.3 * torch.randn(draws, 150, 3, dtype=torch.float64)
+    v = clean + 0.3 * normal(draws, 150, 3)
     # A model without error: what is left is the noise of the observations.
     found = smooth_states(
         lorenz,
@@ -153,7 +154,7 @@ def test_error_bars_match_the_errors_of_many_noise_draws() -> None:
 
 def test_noise_on_lorenz63_falls_to_a_tenth_with_the_true_field() -> None:
     clean = lorenz63(3000, 0.01)
-    v = clean + 0.8 * torch.randn(3000, 3, dtype=torch.float64)
+    v = clean + 0.8 * normal(3000, 3)
     v[1000:1020] = float("nan")
     result = smooth_states(lorenz, v, dt=0.01, sigma=0.8, process_noise=0.008)
     error = (result.states - clean).square().mean().sqrt() / 0.8
@@ -164,7 +165,7 @@ def test_noise_on_lorenz63_falls_to_a_tenth_with_the_true_field() -> None:
 
 def test_a_hopeless_start_is_reported_and_never_made_worse() -> None:
     v = lorenz63(200, 0.01)
-    start = v + 30 * torch.randn(200, 3, dtype=torch.float64)
+    start = v + 30 * normal(200, 3)
     options = {"dt": 0.01, "sigma": 0.1, "process_noise": 1e-3}
     few = smooth_states(lorenz, v, start=start, max_iterations=1, **options)
     assert not few.converged.any()
@@ -178,7 +179,7 @@ def test_a_hopeless_start_is_reported_and_never_made_worse() -> None:
 
 def test_a_poor_start_is_left_behind() -> None:
     v = lorenz63(200, 0.01)
-    start = v + 3 * torch.randn(200, 3, dtype=torch.float64)
+    start = v + 3 * normal(200, 3)
     options = {"dt": 0.01, "sigma": 0.1, "process_noise": 1e-3}
     many = smooth_states(lorenz, v, start=start, max_iterations=60, **options)
     assert many.converged.all()
@@ -200,7 +201,7 @@ def test_states_with_several_axes_and_networks_in_float32_are_taken() -> None:
     def field(t: object, u: Tensor) -> Tensor:
         return network(0.0, u.flatten(1).float()).double().reshape(u.shape)
 
-    v = torch.randn(60, 2, 2, dtype=torch.float64)
+    v = normal(60, 2, 2)
     square = smooth_states(field, v, dt=0.1, sigma=1.0, process_noise=0.1)
     flat = smooth_states(
         network, v.reshape(60, 4), dt=0.1, sigma=1.0, process_noise=0.1
@@ -246,6 +247,6 @@ def test_a_series_object_is_taken_as_it_is() -> None:
 
 
 def test_a_series_has_its_own_times_and_gaps() -> None:
-    series = make_series(torch.randn(30, 2).double(), dt=0.1)
+    series = make_series(normal(30, 2), dt=0.1)
     with pytest.raises(ValueError, match="a Series has its own dt"):
         smooth_states(linear_field, series, sigma=1.0, process_noise=0.1, dt=0.2)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from problems import lorenz63, noisy_lorenz63, noisy_lorenz96
+from problems import noisy_lorenz63, noisy_lorenz96
+from trajectories import lorenz63, normal
 from wpnode_ext import WPNODE, load
 from wpnode_ext.closed_form import find_support, fit_closed_form
 from wpnode_ext.data import make_series
@@ -42,12 +43,11 @@ def settings(sparse: bool) -> TrainConfig:
 class TestField:
     def make(self) -> SparseField:
         field = SparseField(quadratic(), support_of_lorenz63())
-        generator = torch.Generator().manual_seed(0)
-        field.set_coefficients(torch.randn(7, 1, generator=generator).double())
+        field.set_coefficients(normal(7, 1, seed=0))
         return field
 
     def test_features_head_and_jacobian_agree(self) -> None:
-        field, u = self.make(), torch.randn(5, 3).double()
+        field, u = self.make(), normal(5, 3)
         wanted = field.base.features(u) @ field.head()
         torch.testing.assert_close(field.at(u), wanted)
         torch.testing.assert_close(
@@ -61,7 +61,7 @@ class TestField:
             value, slope = field.value_and_jacobian(u)
         torch.testing.assert_close(value, wanted)
         torch.testing.assert_close(slope, exact)
-        mixed = torch.randn(7, 4).double()
+        mixed = normal(7, 4)
         torch.testing.assert_close(field.combined(u, mixed), field.features(u) @ mixed)
 
     def test_what_is_not_in_the_support_stays_zero(self) -> None:
@@ -72,7 +72,7 @@ class TestField:
         assert (field.coefficients.grad != 0).all()
 
     def test_sizes_are_those_of_the_features(self) -> None:
-        field, u = self.make(), torch.randn(400, 3).double()
+        field, u = self.make(), normal(400, 3)
         rms = field.features(u).square().mean((0, 1)).sqrt()
         torch.testing.assert_close(field.feature_sizes(u), rms)
 
@@ -174,8 +174,7 @@ class TestFit:
         """On most draws of the noise: one of five may lose a term that is needed."""
         clean, ratios = noisy_lorenz96(8, 2000)[0], []
         for seed in range(5):
-            generator = torch.Generator().manual_seed(seed)
-            noise = torch.randn(clean.shape, generator=generator).double()
+            noise = normal(*clean.shape, seed=seed)
             errors = []
             for sparse in (True, False):
                 model = WPNODE(

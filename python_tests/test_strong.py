@@ -6,7 +6,8 @@ import pytest
 import torch
 from torchdiffeq import odeint
 
-from problems import lorenz63, lorenz63_field
+from problems import lorenz63_field
+from trajectories import lorenz63, normal
 from wpnode_ext import weak_loss
 from wpnode_ext.fields import Forcing, MLPField
 from wpnode_ext.strong import strong_loss, weak_penalty_loss
@@ -19,7 +20,7 @@ def true_field(t, u):
 
 
 def noisy(n: int) -> torch.Tensor:
-    return lorenz63(n, DT) / 20 + 0.05 * torch.randn(n, 3, dtype=torch.float64)
+    return lorenz63(n, DT) / 20 + 0.05 * normal(n, 3)
 
 
 def network() -> MLPField:

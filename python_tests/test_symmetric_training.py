@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from training_cases import DT, oscillator_data, small_config, small_field
+from trajectories import normal
 from wpnode_ext import rollout
 from wpnode_ext.coordinates import Coordinates
 from wpnode_ext.estimator import WPNODE, load
@@ -33,7 +34,7 @@ TURNS = Symmetry([THIRD]) * Symmetry.reflection([1, -1])
 
 
 def noisy(n: int) -> Tensor:
-    noise = torch.randn(n, 2, generator=torch.Generator().manual_seed(0))
+    noise = normal(n, 2, seed=0)
     return oscillator_data(n, DOUBLE) + 0.1 * noise.double()
 
 
@@ -201,7 +202,7 @@ def lifted() -> tuple[Tensor, Tensor]:
     """The oscillator seen through eight sensors with noise, and their directions."""
     angle = 2 * torch.pi * torch.arange(8, dtype=DOUBLE) / 8
     directions = torch.stack([angle.cos(), angle.sin()], 1)
-    noise = torch.randn(500, 8, generator=torch.Generator().manual_seed(1))
+    noise = normal(500, 8, seed=1)
     clean = 3.0 + oscillator_data(500, DOUBLE) @ directions.T
     return clean + 0.02 * noise.double(), directions
 

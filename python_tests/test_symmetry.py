@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from problems import lorenz63, noisy_lorenz96
+from problems import noisy_lorenz96
+from trajectories import lorenz63, normal
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, LinearField, RandomFeatureField
@@ -15,8 +16,7 @@ def largest_violation(
 ) -> float:
     """Of ``f(g u) = g f(u)`` over all maps, relative to the size of the field."""
     if u is None:
-        generator = torch.Generator().manual_seed(9)
-        u = torch.randn(50, symmetry.dim, generator=generator).double()
+        u = normal(50, symmetry.dim, seed=9)
     value = field(0.0, u)
     moved = torch.stack([field(0.0, u @ g.T) - value @ g.T for g in symmetry.matrices])
     return (moved.norm(dim=-1).max() / value.norm(dim=-1).max()).item()
@@ -26,7 +26,7 @@ def noisy_ring(sites: int, n: int = 300) -> torch.Tensor:
     generator = torch.Generator().manual_seed(2)
     t = torch.arange(n, dtype=torch.float64)[:, None] * 0.02
     phases = 6.28 * torch.rand(sites, generator=generator).double()
-    noise = torch.randn(n, sites, generator=generator).double()
+    noise = normal(n, sites, seed=2)
     return torch.sin(3 * t + phases) + 0.3 * noise
 
 
@@ -78,7 +78,7 @@ def test_a_sample_knows_all_maps_in_whatever_coordinates() -> None:
     assert whole.is_group and not part.is_group and whole.sample(6) is whole
     v = noisy_ring(6) + torch.arange(6.0).double()
     assert all(map(torch.equal, part.statistics(v), whole.statistics(v)))
-    turn = torch.linalg.qr(torch.randn(6, 6).double())[0]
+    turn = torch.linalg.qr(normal(6, 6))[0]
     for moved in (part.scaled(*part.statistics(v)), part.in_coordinates(turn.T, turn)):
         assert len(moved) == 3 and len(moved.group) == 6 and not moved.is_group
     moved = part.in_coordinates(turn.T, turn)
@@ -167,7 +167,7 @@ def test_maps_are_carried_to_coordinates_that_they_keep() -> None:
     s = torch.sin(2 * torch.pi * torch.arange(3, dtype=torch.float64) / 3)
     decode = torch.stack([c, s], 1) * (2 / 3) ** 0.5
     turned = symmetry.in_coordinates(decode.T, decode)
-    a = torch.randn(2, dtype=torch.float64)
+    a = normal(2)
     for g, h in zip(symmetry.matrices, turned.matrices, strict=True):
         torch.testing.assert_close(g @ decode @ a, decode @ h @ a)
     with pytest.raises(ValueError, match="itself"):

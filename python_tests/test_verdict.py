@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from problems import lorenz63, lorenz63_field, noisy_lorenz63
+from problems import lorenz63_field, noisy_lorenz63
 from training_cases import COMMAND_SETTINGS, oscillator_data
 from training_cases import DT as SWING
+from trajectories import lorenz63
 from wpnode_ext import WPNODE, load
 from wpnode_ext.cli import main
 from wpnode_ext.data import Series, make_series

@@ -12,6 +12,7 @@ from ._arrays import as_float64
 from ._typing import Array
 from .filtering import filter_series, noise_share, score_filter
 from .noise import estimate_noise
+from .runs import gap_free_runs
 
 Criterion = Literal["risk", "J"]
 
@@ -135,6 +136,8 @@ def select_weak_form(
         data = flat.reshape(data.shape)
     x, pieces, levels, note = _sample(data, lengths, level, max_samples)
     windows = tuple(ell) if ell is not None else _windows(min(pieces))
+    if ell is None:
+        windows = _with_room(windows, data, lengths)
     table = [
         _candidate(x, pieces, levels, exponent, window, spacing)
         for exponent in p
@@ -199,6 +202,21 @@ def _windows(shortest: int) -> tuple[int, ...]:
             "Choose p, q and ell yourself."
         )
     return fitting
+
+
+def _with_room(
+    windows: tuple[int, ...],
+    data: Float[Tensor, "N ..."],
+    lengths: Sequence[int] | None,
+) -> tuple[int, ...]:
+    """Those for which some stretch of whole samples holds a segment.
+
+    The filter takes every entry by itself; segments need all entries of a sample.
+    """
+    missing = ~data.reshape(len(data), -1).isfinite().all(1)
+    runs = gap_free_runs(len(data), lengths=lengths, missing=missing)
+    longest = max((stop - first for first, stop in runs), default=0)
+    return tuple(window for window in windows if window < longest) or windows[:1]
 
 
 def _sample(
