@@ -12,7 +12,7 @@ from ._arrays import as_float64
 from ._typing import Array
 from .filtering import filter_series, noise_share, score_filter
 from .noise import estimate_noise
-from .runs import gap_free_runs
+from .segments import gap_free_runs
 
 Criterion = Literal["risk", "J"]
 
