@@ -42,7 +42,7 @@ help:
 	@echo "make fuzz-native"
 	@echo "               the C++ kernels under libFuzzer, FUZZ_SECONDS=$(FUZZ_SECONDS) a target"
 	@echo "make cuda-compile, cuda-traffic, cuda-sim-sanitize, cuda-link"
-	@echo "               prove the CUDA kernels without a GPU (benchmarks/cuda.md)"
+	@echo "               prove the CUDA kernels without a GPU (benchmarks/cuda/README.md)"
 	@echo "make build     compile what changed and install in place"
 	@echo "make clean     remove the environment and every build product"
 	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) WPNODE_CUDA=$(WPNODE_CUDA) PYTEST_ARGS=..."
@@ -62,12 +62,12 @@ test-machines: build
 	$(BIN)/python python_tests/machines.py $(MACHINES)
 
 bench: build
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/speed/run.py
 
 lint: build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	find csrc -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \
+	find csrc python_tests/cuda_sim -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \
 	    | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/pyright --pythonpath $(BIN)/python
 

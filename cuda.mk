@@ -11,11 +11,11 @@ CUDA_TORCH ?= torch==2.14.1
 
 # Every kernel for every target, warnings as errors; registers, spills and occupancy.
 cuda-compile: $(TOOLS)
-	$(BIN)/python benchmarks/cuda_static.py --jobs $(JOBS) $(ARCHS)
+	$(BIN)/python benchmarks/cuda/static.py --jobs $(JOBS) $(ARCHS)
 
 # Sectors and bank conflicts of the default problems, counted by the simulator.
 cuda-traffic: $(TOOLS)
-	$(BIN)/python benchmarks/cuda_traffic.py
+	$(BIN)/python benchmarks/cuda/traffic.py
 
 # The kernels' sources under the address, undefined-behaviour and thread sanitizers.
 cuda-sim-sanitize: $(TOOLS)
@@ -23,4 +23,4 @@ cuda-sim-sanitize: $(TOOLS)
 
 # The extension with its kernels against a CUDA torch (gigabytes, in build/cuda_link).
 cuda-link:
-	$(PYTHON) benchmarks/cuda_link.py --torch $(CUDA_TORCH)
+	$(PYTHON) benchmarks/cuda/link.py --torch $(CUDA_TORCH)

@@ -20,8 +20,8 @@ import torch
 
 from wpnode_ext import build_info
 
-ROOT = Path(__file__).parent
-RESULTS = ROOT / "results"
+ROOT = Path(__file__).resolve().parent
+RESULTS = ROOT / "speed" / "results"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 //     T(x, w, y) = sum_{b, k, i, d} y[b, k, d] * w[(k,) i] * x[b, s_k + i, d],
 //
 // so differentiating any of them gives the other two. Autograd, fake kernels and autocast live in
-// Python (wpnode_ext/ops.py), where the stable ABI allows them.
+// Python (wpnode_ext/ops/functions.py), where the stable ABI allows them.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 

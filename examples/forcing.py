@@ -19,9 +19,9 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from wpnode_ext.estimator import WPNODE
 from wpnode_ext.fields import Forcing
-from wpnode_ext.solvers import rollout
+from wpnode_ext.model.estimator import WPNODE
+from wpnode_ext.solvers.rollouts import rollout
 
 
 @dataclass

@@ -19,8 +19,8 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from wpnode_ext.estimator import WPNODE
-from wpnode_ext.solvers import rollout
+from wpnode_ext.model.estimator import WPNODE
+from wpnode_ext.solvers.rollouts import rollout
 
 
 @dataclass

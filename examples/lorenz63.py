@@ -16,10 +16,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from wpnode_ext.data import add_noise
-from wpnode_ext.estimator import WPNODE
-from wpnode_ext.evaluation import Evaluation
-from wpnode_ext.noise import estimate_noise
+from wpnode_ext.metrics.evaluation import Evaluation
+from wpnode_ext.model.estimator import WPNODE
 from wpnode_ext.systems import Lorenz63
+from wpnode_ext.weak.noise import estimate_noise
 
 
 @dataclass

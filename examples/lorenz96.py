@@ -18,10 +18,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from wpnode_ext.data import add_noise
-from wpnode_ext.estimator import WPNODE
-from wpnode_ext.evaluation import Evaluation
+from wpnode_ext.metrics.evaluation import Evaluation
+from wpnode_ext.model.estimator import WPNODE
+from wpnode_ext.settings.config import FieldConfig, OptimConfig, TrainConfig, WeakForm
 from wpnode_ext.systems import Lorenz96
-from wpnode_ext.training import FieldConfig, OptimConfig, TrainConfig, WeakForm
 
 
 @dataclass

@@ -31,6 +31,14 @@ if os.environ.get("WPNODE_SHAPE_CHECKS", "1") != "0":
 TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Tests of other things fit models of a few epochs, which are of no use. Said here:
+    # in pyproject.toml it would import the package before its shapes are checked.
+    config.addinivalue_line(
+        "filterwarnings", "ignore::wpnode_ext.model.verdict.PoorFit"
+    )
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # Skipped from this one line, so that `-ra` prints one line with their number.
     if item.get_closest_marker("cuda") and not torch.cuda.is_available():

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from trajectories import add_noise, lorenz63, lorenz96, normal
+from wpnode_ext.coordinates.symmetry import Symmetry
+from wpnode_ext.fields import LinearField
 
 
 def lorenz63_field(u: Tensor) -> Tensor:
@@ -39,3 +41,22 @@ def oscillator(n: int, dt: float) -> tuple[Tensor, Tensor]:
         -1,
     )
     return u, slope
+
+
+def largest_violation(
+    field: LinearField, symmetry: Symmetry, u: torch.Tensor | None = None
+) -> float:
+    """Of ``f(g u) = g f(u)`` over all maps, relative to the size of the field."""
+    if u is None:
+        u = normal(50, symmetry.dim, seed=9)
+    value = field(0.0, u)
+    moved = torch.stack([field(0.0, u @ g.T) - value @ g.T for g in symmetry.matrices])
+    return (moved.norm(dim=-1).max() / value.norm(dim=-1).max()).item()
+
+
+def noisy_ring(sites: int, n: int = 300) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    t = torch.arange(n, dtype=torch.float64)[:, None] * 0.02
+    phases = 6.28 * torch.rand(sites, generator=generator).double()
+    noise = normal(n, sites, seed=2)
+    return torch.sin(3 * t + phases) + 0.3 * noise

@@ -11,20 +11,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Everything that states shapes and is not traced: `torch.compile` and `torch.export`
 # cannot see through the checks.
 CHECKED = (
-    "climate",
-    "coordinates",
+    "coordinates.reduced",
+    "coordinates.scaling",
     "data",
-    "evaluation",
-    "filtering",
-    "lyapunov",
     "metrics",
-    "noise",
-    "reference",
-    "runs",
-    "scaling",
-    "selection",
-    "solvers",
+    "ops.reference",
+    "solvers.rollouts",
     "systems",
+    "weak.filter",
+    "weak.noise",
+    "weak.selection",
 )
 CHECKER = f"{__name__}.check"
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from wpnode_ext.fields import MLPField
-from wpnode_ext.record import Record
-from wpnode_ext.training import TrainConfig, Trainer, checkpoint
-from wpnode_ext.training.config import OptimConfig, StrongForm, WeakForm
+from wpnode_ext.settings.config import OptimConfig, StrongForm, TrainConfig, WeakForm
+from wpnode_ext.training import Trainer, checkpoint
 from wpnode_ext.training.log import RunLog
+from wpnode_ext.weak.record import Record
 
 DT = 0.05
 # Exit codes of `wpnode train` where it wrote a model: the verdict on a network of a few

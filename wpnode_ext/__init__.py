@@ -2,25 +2,25 @@
 
 from importlib.metadata import version
 
-from ._backend import build_info
-from .climate import evaluate_climate
 from .closed_form import fit_closed_form, refit_head
+from .common.memory import keep_freed_memory
+from .coordinates.symmetry import Symmetry
 from .data import Series, load_series, make_series
-from .estimator import WPNODE, load
-from .evaluation import evaluate_field
-from .filtering import filter_series, score_filter
-from .losses import weak_loss, weak_residual
-from .lyapunov import lyapunov_exponents
-from .memory import keep_freed_memory
 from .metrics import goodness_of_fit, kl_divergence, vpt
-from .noise import estimate_noise
-from .plan import WeakPlan
-from .quadrature import segment_weights
-from .selection import select_weak_form
+from .metrics.climate import evaluate_climate
+from .metrics.evaluation import evaluate_field
+from .metrics.lyapunov import lyapunov_exponents
+from .model.estimator import WPNODE, load
+from .ops.backend import build_info
 from .smoothing import refine, smooth_states
-from .solvers import rollout
-from .strong import strong_loss, weak_penalty_loss
-from .symmetry import Symmetry
+from .solvers.rollouts import rollout
+from .solvers.strong import strong_loss, weak_penalty_loss
+from .weak.filter import filter_series, score_filter
+from .weak.losses import weak_loss, weak_residual
+from .weak.noise import estimate_noise
+from .weak.plan import WeakPlan
+from .weak.selection import select_weak_form
+from .weak.weights import segment_weights
 
 __version__ = version("wpnode_ext")
 

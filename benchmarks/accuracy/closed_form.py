@@ -25,7 +25,7 @@ from finished import append, read_results
 
 from wpnode_ext import keep_freed_memory
 from wpnode_ext.data import add_noise
-from wpnode_ext.estimator import WPNODE
+from wpnode_ext.model.estimator import WPNODE
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))

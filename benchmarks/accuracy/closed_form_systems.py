@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wpnode_ext.settings.config import ClosedFormConfig, FieldConfig, TrainConfig
 from wpnode_ext.systems import KuramotoSivashinsky, Lorenz63, Lorenz96, System
-from wpnode_ext.training import TrainConfig
-from wpnode_ext.training.config import ClosedFormConfig, FieldConfig
 
 NOISE = (0.0, 0.01, 0.05, 0.1, 0.2)
 # Of trajectories, noise, fields and starts; the draw is added.
@@ -31,7 +30,7 @@ class Setting:
         paper_kl: its least divergence of the densities, likewise.
         forecasts: solver of the forecasts; see :func:`~wpnode_ext.rollout`.
         climate: how long forecasts are made and compared; see
-            :func:`~wpnode_ext.climate.evaluate_climate`.
+            :func:`~wpnode_ext.metrics.climate.evaluate_climate`.
     """
 
     system: System

@@ -21,8 +21,8 @@ import torch
 from finished import append, read_results
 
 from wpnode_ext.data import add_noise
-from wpnode_ext.ensemble import EnsembleForecast
-from wpnode_ext.estimator import WPNODE
+from wpnode_ext.model.ensemble import EnsembleForecast
+from wpnode_ext.model.estimator import WPNODE
 from wpnode_ext.systems import Lorenz63
 
 HERE = Path(__file__).resolve().parent

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import Series, make_series
-from wpnode_ext.estimator import WPNODE
 from wpnode_ext.fields import LibraryField, MLPField, RandomFeatureField
 from wpnode_ext.fields.linear import LinearField
-from wpnode_ext.solvers import rollout
+from wpnode_ext.model.estimator import WPNODE
+from wpnode_ext.solvers.rollouts import rollout
 from wpnode_ext.training.run_folder import RunFolder
 
 HERE = Path(__file__).resolve().parent

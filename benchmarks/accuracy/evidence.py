@@ -17,16 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from closed_form import trajectory
 from closed_form_systems import MAPS, SEEDS, SYSTEMS, WAVES, Setting
 from finished import append, read_results
 
+from closed_form import trajectory
 from wpnode_ext import evaluate_field, keep_freed_memory
 from wpnode_ext.data import add_noise, make_series
-from wpnode_ext.training import TrainConfig, WeakForm
-from wpnode_ext.training.config import ClosedFormConfig, FieldConfig, resolve
-from wpnode_ext.training.direct import solve_field
-from wpnode_ext.training.feature_search import own_or_made
+from wpnode_ext.learning.search import own_or_made
+from wpnode_ext.learning.solve import solve_field
+from wpnode_ext.settings.config import (
+    ClosedFormConfig,
+    FieldConfig,
+    TrainConfig,
+    WeakForm,
+    resolve,
+)
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))

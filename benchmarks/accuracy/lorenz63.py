@@ -24,10 +24,9 @@ import torch
 from finished import append, read_results
 
 from wpnode_ext.data import add_noise
-from wpnode_ext.estimator import WPNODE
+from wpnode_ext.model.estimator import WPNODE
+from wpnode_ext.settings.config import Method, TrainConfig, WeakForm
 from wpnode_ext.systems import Lorenz63
-from wpnode_ext.training import TrainConfig, WeakForm
-from wpnode_ext.training.config import Method
 from wpnode_ext.training.run_folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

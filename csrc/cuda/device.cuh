@@ -1,7 +1,7 @@
 // What every kernel file includes: the device language, the launch macro and memory access.
 //
 // Under nvcc the access functions are plain loads and stores. Under g++ the simulator stands in for
-// the toolkit and the same functions also check alignment and count traffic (see cuda_sim/).
+// the toolkit and the same functions also check alignment and count traffic.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_shared(T* p, const T& value) {
 
 #else
 
-#include "cuda_sim/cuda_sim.h"
+#include "simulator/cuda_sim.h"
 
 #define WPNODE_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     ((void)(stream),                                                  \

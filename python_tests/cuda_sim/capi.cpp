@@ -7,8 +7,8 @@
 #include "core/weights.h"
 #include "cuda/launchers.h"
 #include "cuda/plan.h"
-#include "cuda_sim/runtime.h"
-#include "cuda_sim/traffic.h"
+#include "simulator/runtime.h"
+#include "simulator/traffic.h"
 
 namespace {
 

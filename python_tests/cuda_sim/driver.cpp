@@ -22,7 +22,7 @@
 
 #include "cuda/divide.cuh"
 #include "cuda/launchers.h"
-#include "cuda_sim/runtime.h"
+#include "simulator/runtime.h"
 
 namespace {
 

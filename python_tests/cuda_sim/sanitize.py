@@ -1,4 +1,4 @@
-"""Runs the CUDA operators under sanitizers and writes benchmarks/cuda_sanitize.md.
+"""Runs the CUDA operators under sanitizers and writes benchmarks/cuda/sanitize.md.
 
     python python_tests/cuda_sim/sanitize.py            # all of them
     python python_tests/cuda_sim/sanitize.py address    # or none, thread; no report
@@ -22,7 +22,7 @@ from cuda_sim import toolchain  # noqa: E402
 from operator_cases import CASES, Case  # noqa: E402
 
 DRIVER = Path(__file__).with_name("driver.cpp")
-REPORT = toolchain.ROOT / "benchmarks" / "cuda_sanitize.md"
+REPORT = toolchain.ROOT / "benchmarks" / "cuda" / "sanitize.md"
 RUNS = {"none": [], "address": [], "thread": ["few"]}
 NAMES = {
     "none": "none",

@@ -12,7 +12,7 @@ import torch
 
 from cuda_sim.toolchain import ROOT
 
-BENCHMARKS = ROOT / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks" / "cuda"
 # What ptxas prints for one kernel, and how nvcc mangles its name.
 RESIDUAL = (
     "_ZN6wpnode4cuda15residual_kernelIfLi4ELNS0_10WeightModeE0EEEvNS0_5ShapeE",
@@ -59,14 +59,14 @@ def benchmark(monkeypatch: pytest.MonkeyPatch):
 def test_occupancy_follows_the_limits(
     benchmark, number, registers, threads, shared, share
 ):
-    targets = benchmark("cuda_targets")
+    targets = benchmark("targets")
     target = next(t for t in targets.TARGETS if t.number == number)
     assert targets.occupancy(target, registers, threads, shared) == share
 
 
 def test_registers_spills_and_stack_are_read(benchmark):
     text = PTXAS.format(name=RESIDUAL[0], stack=24, spills=16, registers=64)
-    found = benchmark("cuda_static").parse("nvcc says nothing else\n" + text)
+    found = benchmark("static").parse("nvcc says nothing else\n" + text)
     assert list(found) == [RESIDUAL[1]]
     usage = found[RESIDUAL[1]]
     assert (usage.registers, usage.stack, usage.spills) == (64, 24, 16)
@@ -84,15 +84,15 @@ def test_registers_spills_and_stack_are_read(benchmark):
 def test_scattered_vectors_are_seen_in_the_ptx(benchmark, gone, missing):
     body = GOOD_PTX.replace(gone, "nothing") if gone else GOOD_PTX
     ptx = f".visible .entry {RESIDUAL[0]}(\n{body}"
-    found = benchmark("cuda_static").check_vectors(ptx)
+    found = benchmark("static").check_vectors(ptx)
     assert found == [f"{RESIDUAL[1]} has no {what}" for what in missing]
 
 
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("cuda_static.py", "no nvcc on PATH; the CUDA kernels were not compiled"),
-        ("cuda_link.py", "no nvcc on PATH"),
+        ("static.py", "no nvcc on PATH; the CUDA kernels were not compiled"),
+        ("link.py", "no nvcc on PATH"),
     ],
 )
 def test_scripts_say_what_they_miss(script: str, words: str, tmp_path: Path):
@@ -110,7 +110,7 @@ def test_linking_says_that_a_torch_is_not_a_cuda_build(tmp_path: Path):
     compiler = tmp_path / "nvcc"  # never called
     compiler.touch(mode=0o755)
     done = subprocess.run(
-        [sys.executable, BENCHMARKS / "cuda_link.py", "--python", sys.executable],
+        [sys.executable, BENCHMARKS / "link.py", "--python", sys.executable],
         env={**os.environ, "PATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""Compiles CUDA sources with g++ against the simulator in ``csrc/cuda_sim``.
+"""Compiles CUDA sources with g++ against the simulator beside this file.
 
 Objects are kept in ``build/cuda_sim`` under a hash of everything they depend on, so a
 second run compiles nothing.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
+HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "build" / "cuda_sim"
 COMPILER = os.environ.get("CXX", "g++")
 
@@ -25,7 +26,7 @@ SANITIZERS = {
 }
 DEFINES = {None: [], "address": ["-DCUDA_SIM_ASAN"], "thread": ["-DCUDA_SIM_TSAN"]}
 
-SIMULATOR = sorted((CSRC / "cuda_sim").glob("*.cpp"))
+SIMULATOR = sorted((HERE / "simulator").glob("*.cpp"))
 
 
 def kernel_sources() -> list[Path]:
@@ -42,7 +43,7 @@ def have_compiler() -> bool:
 
 def _headers_digest() -> bytes:
     digest = hashlib.sha256()
-    folders = [CSRC / "core", CSRC / "cuda", CSRC / "cuda_sim", Path(__file__).parent]
+    folders = [CSRC / "core", CSRC / "cuda", HERE / "simulator", HERE]
     for folder in folders:
         for path in sorted([*folder.glob("*.h"), *folder.glob("*.cuh")]):
             digest.update(path.name.encode() + path.read_bytes())
@@ -59,8 +60,8 @@ def _compile(
     source: Path, sanitizer: str | None, headers: bytes, extra: tuple[str, ...]
 ) -> Path:
     # The simulator's own state is not the program's: its files stay uninstrumented.
-    flags = [*FLAGS, *extra, *DEFINES[sanitizer], f"-I{CSRC}"]
-    if source.parent.name != "cuda_sim" or source.parent.parent != CSRC:
+    flags = [*FLAGS, *extra, *DEFINES[sanitizer], f"-I{CSRC}", f"-I{HERE}"]
+    if source.parent != HERE / "simulator":
         flags += SANITIZERS[sanitizer]
     key = hashlib.sha256(
         headers + source.read_bytes() + " ".join([COMPILER, *flags]).encode()

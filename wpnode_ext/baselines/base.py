@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from .._typing import Array
+from ..common.typing import Array
+from ..coordinates.scaling import Scaler, make_scaler, scaler_from_state_dict
 from ..data import Data, Series, as_series
-from ..estimator import choose_weak_form
-from ..forecaster import Forecaster
-from ..scaling import Scaler, make_scaler, scaler_from_state_dict
+from ..learning.prepare import filtered
+from ..model.estimator import choose_weak_form
+from ..model.forecaster import Forecaster
+from ..settings.config import TrainConfig, ValidationConfig, WeakForm, resolve
 from ..training import checkpoint
-from ..training.config import TrainConfig, ValidationConfig, WeakForm, resolve
-from ..training.prepare import filtered
 from .evaluations import counted_evaluations
 from .held_out import HeldOut
 from .scaled import scaled
@@ -74,7 +74,7 @@ class Baseline(Forecaster, ABC):
     Attributes:
         cost_: seconds, evaluations and epochs of the last fit.
 
-    Those of :class:`~wpnode_ext.forecaster.Forecaster` hold the model.
+    Those of :class:`~wpnode_ext.model.forecaster.Forecaster` hold the model.
     """
 
     seed: int = 0
@@ -288,8 +288,7 @@ def load(path: str | Path) -> Baseline:
         model._weak_form = WeakForm(**state["weak"])
         model._q_filter = state["q_filter"]
         model._keep(module, state["recipe"], scaler_from_state_dict(state["scaler"]))
-        # Files of earlier releases have none.
-        model._set_fitted(state.get("fitted", {}))
+        model._set_fitted(state["fitted"])
     except (KeyError, TypeError, RuntimeError) as error:
         raise checkpoint.CheckpointError(
             f"{path} is not a whole model of this release: {error}"

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from ..common.files import replacing
 from ..data import Series
-from ..files import replacing
 from ..training import TrainResult
 from .base import Baseline
 from .evaluations import counted_evaluations

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..data import Series
 from ..fields import hit_and_run
-from ..segments import gap_free_runs, window_starts
+from ..weak.segments import gap_free_runs, window_starts
 from .base import Learned
 from .evaluations import tally
 from .held_out import HeldOut

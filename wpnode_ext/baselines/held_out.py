@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..data import Series
-from ..segments import gap_free_runs, window_starts
+from ..weak.segments import gap_free_runs, window_starts
 
 _STARTS = 32
 _LONGEST = 1000

@@ -11,14 +11,14 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .._arrays import as_float64
-from .._typing import Array
-from ..climate import Climate
+from ..common.arrays import as_float64
+from ..common.typing import Array
 from ..data import Data, Series, as_series
-from ..evaluation import Evaluation
 from ..fields import Forcing
 from ..metrics import GoodnessOfFit
-from ..solvers import RolloutResult
+from ..metrics.climate import Climate
+from ..metrics.evaluation import Evaluation
+from ..solvers.rollouts import RolloutResult
 from .base import Baseline
 from .scaled import ROUNDING, same_distance
 

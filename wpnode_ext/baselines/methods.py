@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from ..estimator import WPNODE
-from ..forecaster import Forecaster
+from ..model.estimator import WPNODE
+from ..model.forecaster import Forecaster
+from ..settings.presets import paper_config
 from ..systems import preset
-from ..training.presets import paper_config
 from .base import Baseline
 from .mp_node import MPNODE
 

@@ -11,11 +11,12 @@ from torch.optim import Optimizer
 
 from ..data import Series
 from ..fields import MLPField
-from ..record import Record
-from ..training import ForecastValidation, OptimConfig, Trainer
+from ..settings.config import OptimConfig
+from ..training import ForecastValidation, Trainer
 from ..training.log import RunLog
-from ..training.loop import TrainResult
 from ..training.task import Task
+from ..training.trainer import TrainResult
+from ..weak.record import Record
 from .base import Baseline, Learned
 
 

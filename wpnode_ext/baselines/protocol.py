@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..data import Series, add_noise, make_series
-from ..estimator import choose_weak_form
+from ..learning.prepare import filtered
+from ..model.estimator import choose_weak_form
+from ..settings.config import TrainConfig, resolve
 from ..systems import preset
-from ..training.config import TrainConfig, resolve
-from ..training.prepare import filtered
 
 # Seeds of draw 0; draw n adds n to each.
 SEEDS: dict[str, int] = {

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..files import read_json, write_text
+from ..common.files import read_json, write_text
 from .protocol import Protocol
 
 NAME = "protocol.json"

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..data import Series
-from ..noise import estimate_noise
-from ..segments import gap_free_runs
+from ..weak.noise import estimate_noise
+from ..weak.segments import gap_free_runs
 from .base import Learned, ScalerKind
 from .deepskip import RFM
 from .ensemble import analysis, centred_noise, forecast, ring_taper

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from ..coordinates.scaling import Scaler
 from ..data import Series
-from ..scaling import Scaler
 
 # Relative difference of distances of samples that rounding of times can make.
 ROUNDING = 1e-6

@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline
 from scipy.linalg import solve_banded, solveh_banded
 
 from ..data import Series
-from ..noise import estimate_noise
+from ..weak.noise import estimate_noise
 
 # Cut-off frequencies tried, as shares of the Nyquist frequency.
 _CUTOFFS = np.geomspace(0.01, 2.0, 40)

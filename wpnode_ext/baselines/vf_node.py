@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..data import Series
-from ..segments import Runs, gap_free_runs
 from ..training.batches import epoch_generator
 from ..training.task import Task
+from ..weak.segments import Runs, gap_free_runs
 from .filon import sine_basis
 from .node import CosineSchedule, NodeBaseline
 from .ranges import check_least, check_positive

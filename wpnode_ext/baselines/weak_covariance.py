@@ -7,8 +7,8 @@ from torch import Tensor
 
 from .. import ops
 from ..fields import LinearField
-from ..quadrature import segment_weights
-from ..record import Record
+from ..weak.record import Record
+from ..weak.weights import segment_weights
 
 # Segments closer than a fifth of their length have all but singular covariances.
 _SPACING = 5

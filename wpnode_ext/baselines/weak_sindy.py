@@ -18,9 +18,9 @@ from ..closed_form.blocks import weak_blocks
 from ..closed_form.rows import Triangle
 from ..data import Series
 from ..fields import LibraryField
-from ..noise import estimate_noise
-from ..record import Record
-from ..training.config import WeakForm
+from ..settings.config import WeakForm
+from ..weak.noise import estimate_noise
+from ..weak.record import Record
 from .base import Baseline, Learned, ScalerKind
 from .held_out import simplest
 from .progress import progress

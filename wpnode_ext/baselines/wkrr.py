@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from .. import ops
 from ..data import Series
-from ..segments import gap_free_runs
-from ..test_functions import PolynomialBump
+from ..weak.segments import gap_free_runs
+from ..weak.test_functions import PolynomialBump
 from .base import Learned
 from .evaluations import tally
 from .held_out import HeldOut

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from ..common.printable import printable
 from ..data import Series
-from ..estimator import WPNODE, load
-from ..printable import printable
+from ..model.estimator import WPNODE, load
 from ..training.run_folder import RunFolder
 from .data import DataConfig, read_series
 

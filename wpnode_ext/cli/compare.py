@@ -16,11 +16,11 @@ from ..baselines.comparison import (
 from ..baselines.methods import make_method, method_names
 from ..baselines.protocol import Job, Protocol
 from ..baselines.protocol_file import agree, set_aside
+from ..common.files import write_text
+from ..common.memory import keep_freed_memory
 from ..figures import save_figure
 from ..figures.comparison import comparison
-from ..files import write_text
-from ..memory import keep_freed_memory
-from ..solvers import ADAPTIVE, FIXED_STEP
+from ..solvers.rollouts import ADAPTIVE, FIXED_STEP
 from ..training.run_lock import run_lock
 from .common import EXPONENTIAL_STEPS, add_command, print_table, say
 from .compare_protocol import RUNGE_KUTTA_STEPS, protocol_of

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from dataclasses import field as setting
 from pathlib import Path
 
+from ..common.files import checked_path
 from ..data import Series, load_csv
 from ..data.loaders import READERS, load_series
-from ..files import checked_path
-from ..forecaster import Forecaster
-from ..training import config as settings
-from ..training.config import TrainConfig
+from ..model.forecaster import Forecaster
+from ..settings import config as settings
+from ..settings.config import TrainConfig
 from ..training.run_folder import RunFolder
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..climate import Climate
+from ..common.files import replacing
 from ..data import add_noise, make_series
 from ..data.noise import NOISE_OF, noise_ratio
-from ..estimator import WPNODE
-from ..evaluation import Evaluation
-from ..files import replacing
-from ..noise import estimate_noise
-from ..report import write_report
-from ..selection import select_weak_form
+from ..metrics.climate import Climate
+from ..metrics.evaluation import Evaluation
+from ..model.estimator import WPNODE
+from ..report.page import write_report
+from ..settings.config import TrainConfig, WeakForm
 from ..systems import preset
-from ..training import TrainConfig, WeakForm
 from ..training.run_folder import RunFolder
+from ..weak.noise import estimate_noise
+from ..weak.selection import select_weak_form
 from .common import add_command, print_table, say
 from .data import DataConfig, RunConfig
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..assimilation import Assimilator
-from ..files import replacing
+from ..common.files import replacing
+from ..model.assimilation import Assimilator
 from .common import (
     add_command,
     add_solver_arguments,

@@ -5,24 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..climate import Climate
 from ..data import Series
-from ..ensemble import EnsembleForecast
-from ..evaluation import Evaluation
-from ..forecaster import Forecaster
+from ..learning.prepare import filtered
 from ..metrics import GoodnessOfFit
+from ..metrics.climate import Climate
+from ..metrics.evaluation import Evaluation
 from ..metrics.forecast import SOLVERS
-from ..training import config as settings
-from ..training.prepare import filtered
+from ..model.ensemble import EnsembleForecast
+from ..model.forecaster import Forecaster
+from ..settings import config as settings
 from ..training.run_folder import RunFolder
 from .common import add_solver_arguments, substeps_of
-from .data import (
-    DataConfig,
-    RunConfig,
-    read_as_trained,
-    read_series,
-    read_validation,
-)
+from .data import DataConfig, RunConfig, read_as_trained, read_series, read_validation
 
 # Fewest samples in a row whose statistics are worth comparing.
 FEWEST = 200

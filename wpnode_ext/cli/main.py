@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from ..files import reason_of
-from ..memory import keep_freed_memory
-from ..printable import printable
+from ..common.files import reason_of
+from ..common.memory import keep_freed_memory
+from ..common.printable import printable
 from ..training import CheckpointError, TrainingDiverged
 from . import (
     compare,

@@ -3,7 +3,7 @@
 import argparse
 
 from ..data.noise import NOISE_OF, noise_ratio, noise_table
-from ..noise import estimate_noise
+from ..weak.noise import estimate_noise
 from .common import (
     add_command,
     add_data_arguments,

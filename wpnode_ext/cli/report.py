@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..report import write_report
+from ..report.page import write_report
 from ..training.run_folder import RunFolder
 from .common import add_command, read_model, say, substeps_of
 from .data import DataConfig

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ..common.files import replacing, write_text
 from ..data import add_noise
 from ..data.noise import NOISE_OF, noise_table
-from ..files import replacing, write_text
+from ..settings.config import TrainConfig, unknown_key
+from ..settings.presets import paper_config
 from ..systems import PRESETS, preset
 from ..systems.base import System
-from ..training.config import TrainConfig, unknown_key
-from ..training.presets import paper_config
 from .common import add_command, print_table, say
 from .data import DataConfig, RunConfig
 

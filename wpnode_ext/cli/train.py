@@ -8,14 +8,14 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..common.files import checked_path
 from ..data import Series
-from ..estimator import WPNODE
-from ..files import checked_path
-from ..training import config as settings
+from ..learning.choose import choose_method, choose_weak_form
+from ..model.estimator import WPNODE
+from ..model.verdict import PoorFit
+from ..settings import config as settings
 from ..training.distributed import ProcessGroup, join
-from ..training.method import choose_method, choose_weak_form
 from ..training.run_folder import RunFolder
-from ..verdict import PoorFit
 from .common import add_command, print_table, print_verdict, say
 from .data import RunConfig, read_series, read_validation, run_folder_of
 

@@ -4,8 +4,8 @@ import argparse
 import csv
 from pathlib import Path
 
-from ..files import replacing
-from ..selection import select_weak_form
+from ..common.files import replacing
+from ..weak.selection import select_weak_form
 from .common import add_command, add_data_arguments, print_table, read_data, say
 
 

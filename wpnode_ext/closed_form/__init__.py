@@ -1,8 +1,8 @@
 """Fields that are linear in their head, fitted by one least-squares solve."""
 
 from .fit import ClosedFormFit, fit_closed_form
-from .head import refit_head
-from .solve import Ridge
-from .support import find_support
+from .refit_head import refit_head
+from .ridge import Ridge
+from .sparse import find_support
 
 __all__ = ["ClosedFormFit", "Ridge", "find_support", "fit_closed_form", "refit_head"]

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .. import ops
-from ..quadrature import segment_weights
-from ..record import Record
-from ..segments import check_layout
+from ..ops.layout import check_layout
+from ..weak.record import Record
+from ..weak.weights import segment_weights
 
 # Numbers in a block of features: 64 MB in float64.
 BLOCK = 1 << 23

@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields import LinearField, RestrictedField
-from ..record import Record
-from ..symmetry import Symmetry
+from ..weak.record import Record
 from .blocks import BLOCK, Features, weak_blocks
-from .rows import Gram, Rows, Spectrum, Triangle
-from .solve import (
+from .ridge import (
     Ridge,
     RidgeChoice,
     choose_ridge,
@@ -22,6 +21,7 @@ from .solve import (
     ridge_solution,
     target_size,
 )
+from .rows import Gram, Rows, Spectrum, Triangle
 
 Accumulate = Literal["auto", "qr", "gram"]
 # Multiplications up to which rows are taken in by QR: some ten seconds on one core.

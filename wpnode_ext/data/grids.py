@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..archives import TooLargeError, check_archive, check_size
+from ..common.archives import TooLargeError, check_archive, check_size
 from .make import make_series
 from .series import Series
 from .times import TimeUnit, dates_to_numbers, is_time_name

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..archives import (
+from ..common.archives import (
     TooLargeError,
     check_archive,
     check_mat,
@@ -19,7 +19,7 @@ from ..archives import (
     read_npy,
     read_npz,
 )
-from ..files import checked_path
+from ..common.files import checked_path
 from .grids import load_grid
 from .make import make_series
 from .series import Series

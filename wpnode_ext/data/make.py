@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .._arrays import as_float64
-from .._typing import Array
+from ..common.arrays import as_float64
+from ..common.typing import Array
 from .series import Series, irregular_steps
 
 # Observations as users have them: one array, several, or a series.

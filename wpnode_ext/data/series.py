@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..segments import gap_free_runs
+from ..weak.segments import gap_free_runs
 
 # Spread, in units of the largest value, that rounding gives to a constant.
 ROUNDING = 1e-12

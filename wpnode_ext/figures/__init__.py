@@ -3,7 +3,7 @@
 Series are time-first tensors or arrays. Needs the extra ``plot``.
 """
 
-from ._canvas import save_figure
+from .canvas import save_figure
 from .forecasts import attractor, densities, error_growth, forecast, space_time
 from .learning import filtering, training_curves, window_choice
 

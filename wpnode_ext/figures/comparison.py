@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._canvas import empty_figure
+from .canvas import empty_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .._arrays import as_float64
-from .._typing import Array
+from ..common.arrays import as_float64
+from ..common.typing import Array
 from ..metrics import joint_pdf, pdf
-from ._canvas import DATA, MODEL, TRUTH, as_members, component_name, empty_figure
+from .canvas import DATA, MODEL, TRUTH, as_members, component_name, empty_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from .._arrays import as_float64
-from .._typing import Array
+from ..common.arrays import as_float64
+from ..common.typing import Array
 
 # Densities below this share of their largest value are rounding of the transform.
 FLOOR = 1e-10

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .._arrays import as_float64
-from .._typing import Array, Field
-from ..solvers import rollout
+from ..common.arrays import as_float64
+from ..common.typing import Array, Field
+from ..solvers.rollouts import rollout
 from .densities import kl_divergence
 from .vpt import Definition, normalised_error
 

@@ -11,12 +11,12 @@ from scipy.stats import shapiro
 from torch import Tensor
 
 from .. import ops
-from .._arrays import as_float64, as_generator
-from .._typing import Array, Field
-from ..noise import estimate_noise
-from ..plan import WeakPlan
-from ..quadrature import segment_weights
-from ..solvers import in_dtype
+from ..common.arrays import as_float64, as_generator
+from ..common.typing import Array, Field
+from ..solvers.rollouts import in_dtype
+from ..weak.noise import estimate_noise
+from ..weak.plan import WeakPlan
+from ..weak.weights import segment_weights
 
 # Samples whose Jacobians are probed at a time.
 CHUNK = 4096

@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from torch import Tensor
 
-from .._arrays import as_float64, as_generator
-from .._typing import Array
+from ..common.arrays import as_float64, as_generator
+from ..common.typing import Array
 
 # Count every bin has to begin with, so that empty ones have a logarithm.
 LAPLACE = 1e-6

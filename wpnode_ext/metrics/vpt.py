@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .._arrays import as_float64, as_generator
-from .._typing import Array
+from ..common.arrays import as_float64, as_generator
+from ..common.typing import Array
 
 Definition = Literal["pooled", "componentwise", "segment"]
 

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..exponential import Etdrk4, is_stiff, phi_functions
 from ..fields.linear import LinearField
+from ..solvers.exponential import Etdrk4, is_stiff, phi_functions
 from .model_step import SLICE, ModelStep
 
 

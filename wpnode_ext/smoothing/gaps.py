@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._typing import Field
+from ..common.typing import Field
 from ..data import Series
-from ..segments import gap_free_runs
+from ..weak.segments import gap_free_runs
 from .exponential_step import make_step
 from .gauss_newton import Step
 from .local_polynomial import LocalFit

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .._arrays import as_generator
+from ..common.arrays import as_generator
 from ..data import Series
 
 # Standard errors by which held-out errors must have risen to count as worse.

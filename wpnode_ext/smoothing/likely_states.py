@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._arrays import as_float64
-from .._typing import Array, Field
+from ..common.arrays import as_float64
+from ..common.typing import Array, Field
 from ..data import Series
 from .block_tridiagonal import factor
 from .exponential_step import make_step

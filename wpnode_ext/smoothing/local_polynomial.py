@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from scipy.interpolate import PchipInterpolator
 from torch import Tensor
 
-from .._typing import Array
+from ..common.typing import Array
 from ..data import Series
-from ..noise import estimate_noise
-from ..segments import gap_free_runs
+from ..weak.noise import estimate_noise
+from ..weak.segments import gap_free_runs
 
 WIDTHS = (7, 9, 13, 17, 25, 35, 51)
 # Share of ridge on the normalised polynomial that keeps fits of few samples defined.

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..runge_kutta import TABLEAUX, integrate
+from ..solvers.runge_kutta import TABLEAUX, integrate
 
 # Numbers the Jacobians or the features of a slice of states may hold: keeps the stages
 # of a step in the cache, which halves the time of wide fields.
@@ -23,7 +23,7 @@ class ModelStep:
     Args:
         field: callable ``field(t, u)`` of states ``[M, *state]``, each by itself.
         state: shape of one state.
-        method: fixed-step method of :mod:`wpnode_ext.runge_kutta`.
+        method: fixed-step method of :mod:`wpnode_ext.solvers.runge_kutta`.
         substeps: equal steps an interval is cut into.
     """
 

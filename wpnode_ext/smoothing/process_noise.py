@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._typing import Field
+from ..common.typing import Field
 from ..data import Series
 from .exponential_step import make_step
 from .gauss_newton import Problem

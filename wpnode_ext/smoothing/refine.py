@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._typing import Array, Field
+from ..common.typing import Array, Field
 from ..data import Series, as_series
 from ..fields.linear import LinearField
 from .gaps import ended_at, long_gaps, smooth_around_gaps, without

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._typing import Field
+from ..common.typing import Field
 from ..data import Series
 from ..fields.linear import LinearField
 from .directions import count_unknowns

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .._arrays import as_float64
-from .._typing import Array, Field
+from ..common.arrays import as_float64
+from ..common.typing import Array, Field
 from ..data import Series, as_series
-from ..segments import gap_free_runs
+from ..weak.segments import gap_free_runs
 from .exponential_step import make_step
 from .gauss_newton import Problem, Step, minimise
 from .windows import Windows

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from .._arrays import as_float64, as_generator
-from .._typing import Array
+from ..common.arrays import as_float64, as_generator
+from ..common.typing import Array
 
 # Local error of reference trajectories; on Lorenz-63 the error after one time unit is
 # below 1e-10, far below what any model can reach.

@@ -1,31 +1,13 @@
-"""Training: settings, batches, the loop, checkpoints, run folders."""
+"""Training by gradients: batches, objective, the loop, checkpoints, run folders."""
 
 from .checkpoint import CheckpointError
-from .config import (
-    ClosedFormConfig,
-    FieldConfig,
-    OptimConfig,
-    StrongForm,
-    TrainConfig,
-    ValidationConfig,
-    WeakForm,
-)
-from .loop import Trainer, TrainingDiverged, TrainResult
-from .presets import paper_config
+from .trainer import Trainer, TrainingDiverged, TrainResult
 from .validation import ForecastValidation
 
 __all__ = [
     "CheckpointError",
-    "ClosedFormConfig",
-    "FieldConfig",
     "ForecastValidation",
-    "OptimConfig",
-    "StrongForm",
-    "TrainConfig",
     "TrainResult",
     "Trainer",
     "TrainingDiverged",
-    "ValidationConfig",
-    "WeakForm",
-    "paper_config",
 ]

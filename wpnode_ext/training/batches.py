@@ -20,10 +20,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ..record import Record
-from ..segments import window_starts
-from ..symmetry import Symmetry
-from .config import TrainConfig
+from ..coordinates.symmetry import Symmetry
+from ..settings.config import TrainConfig
+from ..weak.record import Record
+from ..weak.segments import window_starts
 
 # Samples a block needs besides those its segments have to themselves, as a share.
 _BLOCK_OVERHEAD = 8

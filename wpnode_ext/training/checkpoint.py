@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..archives import check_size
-from ..files import replacing
+from ..common.archives import check_size
+from ..common.files import replacing
 
 FORMAT_VERSION = 1
 # A torch file is a zip archive, which may end with a comment: here the checksum of all

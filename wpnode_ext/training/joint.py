@@ -21,14 +21,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from .. import ops
+from ..coordinates.symmetry import Symmetry
 from ..data import Series
-from ..quadrature import segment_weights
-from ..record import Record
-from ..segments import window_starts
 from ..smoothing import Watch, first_states, hide_values
-from ..strong import call_field
-from ..symmetry import Symmetry
-from .loop import Row
+from ..solvers.strong import call_field
+from ..weak.record import Record
+from ..weak.segments import window_starts
+from ..weak.weights import segment_weights
+from .trainer import Row
 
 # Short segments are needed: long ones do not see what changes from sample to sample.
 LENGTHS = (4, 6, 16, 50)

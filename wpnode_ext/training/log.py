@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from ..files import named_errors, replacing
-from ..printable import printable
-from .loop import Row
+from ..common.files import named_errors, replacing
+from ..common.printable import printable
+from .trainer import Row
 
 COLUMNS: tuple[str, ...] = (
     "epoch",

@@ -5,13 +5,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .. import ops
-from ..quadrature import segment_weights
-from ..record import Record
-from ..segments import window_starts
-from ..strong import call_field, solve_windows
-from ..symmetry import Symmetry
+from ..coordinates.symmetry import Symmetry
+from ..settings.config import TrainConfig
+from ..solvers.strong import call_field, solve_windows
+from ..weak.record import Record
+from ..weak.segments import window_starts
+from ..weak.weights import segment_weights
 from .batches import Batch
-from .config import TrainConfig
 
 # Rows of weights built at a time where every segment has its own: bounds the memory.
 _ROWS = 1 << 16

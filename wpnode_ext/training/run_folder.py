@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from .._backend import build_info
-from ..files import remove_leftovers, write_text
+from ..common.files import remove_leftovers, write_text
+from ..ops.backend import build_info
 from .run_lock import run_lock
 
 _PACKAGES = ("wpnode_ext", "torch", "numpy", "scipy", "torchdiffeq", "omegaconf")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..files import lock, named_errors
+from ..common.files import lock, named_errors
 
 NAME = ".lock"
 # Folders this process holds, by the numbers of their file systems and of their files.

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..archives import read_npz
-from ..files import replacing
-from .loop import Row
+from ..common.archives import read_npz
+from ..common.files import replacing
+from .trainer import Row
 
 
 @dataclass(frozen=True)

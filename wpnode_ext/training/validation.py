@@ -5,10 +5,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..fields.base import device_of
-from ..record import Record
-from ..segments import window_starts
-from ..strong import solve_windows
-from .stiff import exponential_steps, stiff_part
+from ..solvers.stiff import exponential_steps, stiff_part
+from ..solvers.strong import solve_windows
+from ..weak.record import Record
+from ..weak.segments import window_starts
 
 # Errors beyond the spread of the data count alike: the forecast is lost.
 _LOST = 1.0
@@ -24,7 +24,7 @@ class ForecastValidation:
     times; lower is better. It falls as the forecasts stay right for longer, and unlike
     a valid prediction time it changes with every small gain. Forecasts take steps of
     the samples: RK4, or exponential ones where part of the field decays too fast for
-    it, see :mod:`~wpnode_ext.training.stiff`.
+    it, see :mod:`~wpnode_ext.solvers.stiff`.
 
     Args:
         record: filtered data that were not trained on, scaled as the training data.

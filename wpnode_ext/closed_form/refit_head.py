@@ -1,0 +1,97 @@
+"""The same solve for the last layer of any network that ends in one."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from ..coordinates.symmetry import Symmetry
+from ..data import Series
+from ..solvers.strong import call_field
+from ..weak.record import Record
+from .blocks import BLOCK
+from .fit import ClosedFormFit, solve_weak
+from .ridge import Ridge
+
+
+def refit_head(
+    module: nn.Module,
+    data: Series | Record,
+    *,
+    p: int = 8,
+    ell: int = 50,
+    q: int = 2,
+    ridge: Ridge = "gcv",
+    symmetry: Symmetry | None = None,
+    block: int = BLOCK,
+) -> ClosedFormFit:
+    """Sets the last layer of a field to the one of least squared weak residual.
+
+    The layers before it are features like any others: this is a start that gradient
+    training reaches late, or a step it may take now and then. Coefficients so large
+    that the precision of the module would round them to a worse field are avoided by
+    a ridge of at least the square of its epsilon.
+
+    Args:
+        module: a field ``module(t, u)`` whose value is that of its last ``nn.Linear``;
+            changed in place.
+        data: observations in the coordinates of the field.
+        p, ell, q, ridge, symmetry, block: as in :func:`~wpnode_ext.fit_closed_form`.
+
+    Raises:
+        ValueError: the value of the module is not that of its last linear layer.
+    """
+    record = Record(**data.plan_arguments()) if isinstance(data, Series) else data
+    exact = copy.deepcopy(module).to(torch.float64)
+    head, inputs = _last_linear(exact), []
+    record = record.to(head.weight.device, torch.float64)
+    maps = None if symmetry is None else symmetry.matrices.to(record.v)
+    handle = head.register_forward_hook(
+        lambda _, given, out: inputs.append((given, out))
+    )
+
+    def features(samples: slice) -> Tensor:
+        inputs.clear()
+        t, u = record.t[samples], record.v[samples]
+        if maps is not None:
+            t, u = t[:, None], torch.einsum("gij,nj->ngi", maps, u)
+        value = call_field(exact, t, u)
+        if len(inputs) != 1 or not torch.equal(inputs[0][1], value):
+            raise ValueError(
+                "`module` must return what its last nn.Linear gives; what it returns "
+                f"is computed after or around {head}."
+            )
+        hidden = inputs[0][0][0]
+        if head.bias is None:
+            return hidden.flatten(1)
+        return torch.cat([hidden, torch.ones_like(hidden[..., :1])], -1).flatten(1)
+
+    rows = head.in_features + (head.bias is not None)
+    place = _last_linear(module)
+    solution = solve_weak(
+        record,
+        features,
+        (rows, head.out_features),
+        p=p,
+        ell=ell,
+        q=q,
+        ridge=ridge,
+        maps=maps,
+        block=block,
+        least_ridge=torch.finfo(place.weight.dtype).eps ** 2,
+    )
+    handle.remove()
+    with torch.no_grad():
+        place.weight.copy_(solution.coefficients[: head.in_features].T)
+        if place.bias is not None:
+            place.bias.copy_(solution.coefficients[-1])
+    return solution
+
+
+def _last_linear(module: nn.Module) -> nn.Linear:
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    if not layers:
+        raise ValueError(
+            f"`module` must end in an nn.Linear; {type(module).__name__} has none."
+        )
+    return layers[-1]

@@ -1,0 +1,125 @@
+"""Which coefficients of a field the data ask for, by sequential thresholding."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ..data import Series
+from ..fields import LinearField
+from ..weak.record import Record
+from .blocks import weak_blocks
+from .rows import Gram
+
+# Contributions below which terms are left out, over that of all terms together.
+THRESHOLDS: tuple[float, ...] = (0.0, *(10.0 ** (n / 4) for n in range(-16, 1)))
+# Keeps equations solvable where features depend on each other.
+_RIDGE = 1e-12
+
+
+@torch.no_grad()
+def find_support(
+    field: LinearField,
+    series: Series,
+    *,
+    states: Float[Tensor, "N D"] | None = None,
+    p: int = 8,
+    ell: int = 50,
+    q: int = 2,
+    fraction: float = 0.2,
+    thresholds: Sequence[float] = THRESHOLDS,
+) -> Bool[Tensor, "J D"]:
+    """Coefficients that predict segments which were not fitted.
+
+    For every output by itself: terms whose contribution ``rms(phi_j) |c_j|`` is below a
+    share of the left-hand side are left out and the others fitted again, until all stay
+    (the sequential thresholding of SINDy), for shares from small to large. The support
+    is the one of least squared weak residual at the end of the record, a `fraction` of
+    it. Terms that are needed stay in, some that are not may.
+
+    Args:
+        field: all terms, without inputs, one site; it is not changed.
+        series: observations ``[N, D]``, in the coordinates of the field.
+        states: where features are evaluated, ``[N, D]``; the observations by default.
+        p, ell, q: the weak form.
+        fraction: of the record, kept from the fits.
+        thresholds: shares that are tried, rising.
+
+    Raises:
+        ValueError: the record is too short to keep a part of it.
+    """
+    if field.sites != 1 or field.forcing_dim:
+        raise ValueError(
+            "`field` must be of one site without forcing; got "
+            f"{field.sites} sites and {field.forcing_dim} inputs."
+        )
+    at = series if states is None else replace(series, v=states, mask=None)
+    lhs, where = (x.split(fraction, min_length=ell + 1) for x in (series, at))
+    weak = {"p": p, "ell": ell, "q": q}
+    seen, held = (
+        _gram(field, part, there.v, weak)
+        for part, there in zip(lhs, where, strict=True)
+    )
+    aa, ay, yy = seen.sums()
+    rms = (aa.diagonal() / seen.n_rows).sqrt()
+    rms = torch.where(rms > 0, rms, 1.0)
+    info, right = _scaled(aa, ay, rms, seen.n_rows)
+    check, wanted = _scaled(*held.sums()[:2], rms, held.n_rows)
+    size = (yy / seen.n_rows).sqrt()
+    support = torch.zeros_like(right, dtype=torch.bool)
+    for output in range(right.shape[1]):
+        best = torch.inf
+        for kept, c in _thinned(info, right[:, output], size[output], thresholds):
+            # Up to what is the same for all: the squares of the left-hand side.
+            error = (c @ check @ c - 2 * c @ wanted[:, output]).item()
+            if error < best:
+                best, support[:, output] = error, kept
+    return support
+
+
+def _thinned(
+    info: Float[Tensor, "J J"],
+    right: Float[Tensor, " J"],
+    size: Float[Tensor, ""],
+    thresholds: Sequence[float],
+) -> Iterator[tuple[Bool[Tensor, " J"], Float[Tensor, " J"]]]:
+    """Terms that stay and their coefficients, threshold by threshold."""
+    kept = torch.ones_like(right, dtype=torch.bool)
+    c = _solved(info, right, kept)
+    for threshold in thresholds:
+        while True:
+            large = kept & (c.abs() >= threshold * size)
+            if torch.equal(large, kept):
+                break
+            kept, c = large, _solved(info, right, large)
+        yield kept, c
+        if not kept.any():
+            break
+
+
+def _solved(
+    info: Float[Tensor, "J J"], right: Float[Tensor, " J"], kept: Bool[Tensor, " J"]
+) -> Float[Tensor, " J"]:
+    c, own = torch.zeros_like(right), kept.nonzero().flatten()
+    block = info[own][:, own]
+    block.diagonal().add_(_RIDGE)
+    c[own] = torch.linalg.solve(block, right[own])
+    return c
+
+
+def _gram(
+    field: LinearField, series: Series, states: Tensor, weak: dict[str, int]
+) -> Gram:
+    record, rows = Record(**series.plan_arguments()), Gram()
+    for part in weak_blocks(record, lambda some: field.features(states[some]), **weak):
+        rows.add(part.features, part.target)
+    return rows
+
+
+def _scaled(
+    aa: Tensor, ay: Tensor, rms: Tensor, count: int
+) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J O"]]:
+    """Mean products of features of size one."""
+    return aa / (rms * rms[:, None]) / count, ay / rms[:, None] / count

@@ -1,0 +1,1 @@
+"""Files, arrays and names: what every layer may use."""

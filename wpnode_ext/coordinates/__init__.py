@@ -1,0 +1,1 @@
+"""Coordinates to learn in: scaled, fewer, and seen under symmetries."""

@@ -1,0 +1,198 @@
+"""What fewer coordinates leave out of a state, as a function of what they hold.
+
+Modes that decay fast follow the slow ones. Where noise hides them they are not worth
+coordinates of their own, but their mean, given the slow ones, is seen all the same: it
+is the regression of what was observed there on the coordinates that were kept. Noise in
+what is predicted averages out; noise in what predicts would not, so that the states are
+to be refined ones.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..fields import LibraryField
+
+# Modes that are driven by products of two others are polynomials of this degree.
+DEGREE = 2
+# Samples for every term of the polynomial, at least, and terms at most.
+SAMPLES, TERMS = 10, 2000
+# Parts of the record of which each judges what is found in the others, blocks of each,
+# and standard errors by which squared errors must fall.
+PARTS, BLOCKS, SURE = 5, 20, 3.0
+# What is left out is rounding if it is below this share of the data.
+ROUNDING = 1e-10
+# Rows of terms held at a time.
+ROWS = 1 << 14
+# Combinations of terms smaller than this share of the largest are not told from none.
+RESOLVED = 1e-12
+
+Maps = tuple[Float[Tensor, "G M M"], Float[Tensor, "G D D"]]
+
+
+class Completion(nn.Module):
+    """``rest(s) = directions @ law(s)`` for coordinates s; constants are float64.
+
+    Args:
+        directions: orthonormal, among those that have coordinates of zero, ``[D, R]``.
+        coefficients: of a polynomial of the M coordinates, ``[J, R]``.
+        dim: number M of coordinates.
+        rate: at which what a state has beyond `rest` is forgotten, over time. Explicit
+            steps must be shorter than about 2.5 over this rate.
+    """
+
+    directions: Tensor
+    law: LibraryField
+
+    def __init__(
+        self,
+        directions: Float[Tensor, "D R"],
+        coefficients: Float[Tensor, "J R"],
+        dim: int,
+        rate: float,
+    ) -> None:
+        super().__init__()
+        self.dim, self.rate = dim, rate
+        self.register_buffer("directions", directions.double().cpu().clone())
+        count = directions.shape[1]
+        self.law = LibraryField(dim, DEGREE, outputs=count, dtype=torch.float64)
+        self.law.set_coefficients(coefficients.double())
+        self.law.requires_grad_(False)
+
+    def forward(self, s: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch D"]:
+        # In the precision of the constants, where they are.
+        own = self.directions
+        return (self.law.at(s.to(own)) @ own.T).to(s)
+
+    def velocity(
+        self,
+        s: Float[Tensor, "*batch M"],
+        speed: Float[Tensor, "*batch M"],
+        rest: Float[Tensor, "*batch D"],
+    ) -> Float[Tensor, "*batch D"]:
+        """Time derivative of what states have beside their coordinates, `rest`.
+
+        That of ``rest(s)`` along ``ds/dt = speed``, and the way back to it.
+        """
+        own = self.directions
+        value, slope = self.law.value_and_jacobian(s.to(own))
+        astray = rest.to(own) @ own - value
+        change = (slope @ speed.to(own)[..., None])[..., 0] - self.rate * astray
+        return (change @ own.T).to(rest)
+
+    def constants(self) -> dict[str, Tensor | float]:
+        """What :class:`Completion` is made of again, besides `dim`."""
+        return {
+            "directions": self.directions.cpu().clone(),
+            "coefficients": self.law.coefficients.detach().double().cpu().clone(),
+            "rate": self.rate,
+        }
+
+
+@torch.no_grad()
+def fit_completion(
+    rest: Float[Tensor, "N D"],
+    states: Float[Tensor, "N M"],
+    *,
+    size: float,
+    rate: float,
+    maps: Maps | None = None,
+) -> Completion | None:
+    """The regression of what was left out on the coordinates, where there is any.
+
+    Combinations of entries are judged one by one: those are kept of which every fifth
+    of the record is predicted, on the whole, by what is found in the others.
+
+    Args:
+        rest: observations less what the coordinates hold of them, sample after sample.
+        states: refined states, in the coordinates.
+        size: of the observations; far smaller values are rounding.
+        rate: as in :class:`Completion`.
+        maps: orthogonal symmetries, of the coordinates and of the states in the same
+            order; what is found is the same under all of them.
+
+    Returns:
+        None where samples are too few, or nothing is predicted.
+    """
+    n, dim = states.shape
+    terms = (dim + 1) * (dim + 2) // 2
+    if terms > TERMS or n < SAMPLES * terms * PARTS / (PARTS - 1):
+        return None
+    law = LibraryField(dim, DEGREE, outputs=1, dtype=torch.float64)
+    parts = list(
+        zip(
+            states.double().tensor_split(PARTS),
+            rest.double().tensor_split(PARTS),
+            strict=True,
+        )
+    )
+    sums = [_sums(law, s, r, maps) for s, r in parts]
+    gram, right = (sum(pair[k] for pair in sums[1:]) + sums[0][k] for k in (0, 1))
+    coefficients = _solution(gram, right)
+    fitted = coefficients.T @ gram @ coefficients
+    energy, axes = torch.linalg.eigh((fitted + fitted.T) / (2 * n))
+    axes = axes[:, energy > (ROUNDING * size) ** 2]
+    if axes.shape[1] == 0:
+        return None
+    # By how much squared errors fall, and what of it is chance.
+    gains, chances = [], []
+    for (s, r), (own_gram, own_right) in zip(parts, sums, strict=True):
+        head = _solution(gram - own_gram, right - own_right) @ axes
+        predicted = law.features(s) @ head
+        chance = 2 * (r @ axes - predicted) * predicted
+        gains.append((predicted.square() + chance).mean(0))
+        chances += [block.mean(0) for block in chance.tensor_split(BLOCKS)]
+    doubt = torch.stack(chances).std(0) / len(chances) ** 0.5
+    axes = axes[:, torch.stack(gains).mean(0) > SURE * doubt]
+    if axes.shape[1] == 0:
+        return None
+    return Completion(axes, coefficients @ axes, dim, rate)
+
+
+def _sums(
+    law: LibraryField,
+    states: Float[Tensor, "N M"],
+    rest: Float[Tensor, "N D"],
+    maps: Maps | None,
+) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J D"]]:
+    """Both sides of the normal equations."""
+    gram = torch.zeros(law.n_features, law.n_features, dtype=torch.float64)
+    right = torch.zeros(law.n_features, rest.shape[1], dtype=torch.float64)
+    for s, r in zip(states.split(ROWS), rest.split(ROWS), strict=True):
+        phi = law.features(s)
+        gram += phi.T @ phi
+        right += phi.T @ r
+    return (gram, right) if maps is None else _averaged(law, gram, right, *maps)
+
+
+def _solution(
+    gram: Float[Tensor, "J J"], right: Float[Tensor, "J D"]
+) -> Float[Tensor, "J D"]:
+    """That of least norm, where terms depend on each other."""
+    size = gram.diagonal().clamp(min=0.0).sqrt()
+    # Of a coordinate that is always zero nothing follows.
+    size = torch.where(size > 0, size, 1.0)
+    values, vectors = torch.linalg.eigh(gram / size / size[:, None])
+    known = values > RESOLVED * values.max()
+    inverse = torch.where(known, 1 / torch.where(known, values, 1.0), 0.0)
+    scaled = vectors @ (inverse[:, None] * (vectors.T @ (right / size[:, None])))
+    return scaled / size[:, None]
+
+
+def _averaged(
+    law: LibraryField,
+    gram: Float[Tensor, "J J"],
+    right: Float[Tensor, "J D"],
+    maps: Float[Tensor, "G M M"],
+    images: Float[Tensor, "G D D"],
+) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J D"]]:
+    """Both for the data under all maps, by ``features(g s) = features(s) moved``."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(2 * len(gram) + 8, law.dim, generator=generator).double()
+    back = torch.linalg.pinv(law.features(points))
+    both = torch.zeros_like(gram), torch.zeros_like(right)
+    for g, image in zip(maps, images, strict=True):
+        moved = back @ law.features(points @ g.T)
+        both[0].add_(moved.T @ gram @ moved)
+        both[1].add_(moved.T @ right @ image.T)
+    return both[0] / len(maps), both[1] / len(maps)

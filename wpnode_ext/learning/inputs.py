@@ -1,0 +1,90 @@
+"""Inputs of a fitted field while it forecasts or is judged."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..common.arrays import as_float64
+from ..common.typing import Array
+from ..coordinates.scaling import Scaler
+from ..data import Series
+from ..fields import Field, Forcing
+from .prepare import attach_forcing
+
+
+@contextmanager
+def attached(field: nn.Module, forcing: Forcing | None) -> Iterator[None]:
+    """Gives `field` an input inside the block; that it had comes back after it."""
+    before = field.forcing if isinstance(field, Field) else None
+    attach_forcing(field, forcing)
+    try:
+        yield
+    finally:
+        if isinstance(field, Field):
+            field.forcing = before
+
+
+def inputs_at(
+    forcing: Array | Forcing | None,
+    t: Float[Tensor, " T"],
+    scaler: Scaler | None,
+) -> Forcing | None:
+    """Scaled inputs of a forecast.
+
+    Args:
+        forcing: at the times `t`, ``[T, C]``, or a table with times of its own.
+        t: times of the forecast.
+        scaler: of the inputs a field was trained with; None for one without.
+    """
+    if (forcing is None) != (scaler is None):
+        raise ValueError(
+            "`forcing` must be given, inputs at the times `t`: the model was "
+            "trained with inputs."
+            if forcing is None
+            else "`forcing` was given; the model was trained without inputs."
+        )
+    if forcing is None or scaler is None:
+        return None
+    if not isinstance(forcing, Forcing):
+        values = as_float64(forcing, "forcing")
+        return Forcing(t, _scaled(values.reshape(len(values), -1), scaler))
+    forcing.check_covers(t[0].item(), t[-1].item())
+    return Forcing(forcing.t, _scaled(forcing.values.double(), scaler))
+
+
+def inputs_of(
+    series: Series, clock: Float[Tensor, " N"], scaler: Scaler | None
+) -> Forcing | None:
+    """Scaled inputs of a series on a clock that runs through all of it."""
+    if (series.forcing is None) != (scaler is None):
+        raise ValueError(
+            "`v` must be a Series with inputs, make_series(..., forcing=...): the "
+            "model was trained with inputs."
+            if series.forcing is None
+            else "`v` has inputs; the model was trained without. Leave them out."
+        )
+    if series.forcing is None or scaler is None:
+        return None
+    return Forcing(clock, _scaled(series.forcing.flatten(1).double(), scaler))
+
+
+def refuse_inputs(scaler: Scaler | None, what: str) -> None:
+    """Raises for a model with inputs where forecasts start at many times."""
+    if scaler is not None:
+        raise ValueError(
+            f"`{what}` is not offered for models with inputs: forecasts from many "
+            "starts would need those of each. Use `score` with a Series that has "
+            "inputs, or `forecast` with `forcing`."
+        )
+
+
+def _scaled(values: Float[Tensor, "T C"], scaler: Scaler) -> Float[Tensor, "T C"]:
+    wanted = scaler.shift.numel()
+    if values.shape[1] != wanted:
+        raise ValueError(
+            f"`forcing` must have the {wanted} inputs the model was trained with; got "
+            f"{values.shape[1]}."
+        )
+    return scaler.transform(values)

@@ -1,0 +1,242 @@
+"""Long forecasts against a reference: the same states, as often, by any solver."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..common.arrays import as_float64
+from ..common.typing import Array, Field
+from ..solvers.rollouts import rollout
+from . import (
+    Boundedness,
+    SolverRow,
+    boundedness,
+    kl_divergence,
+    solver_robustness,
+    spectral_distance,
+    state_space_divergence,
+)
+from .evaluation import draw_starts, reference_runs
+from .forecast import SOLVERS
+from .lyapunov import LyapunovResult, lyapunov_exponents
+
+# Components up to which boxes of the state space hold enough states each.
+FEW_COMPONENTS = 5
+# Default duration, in Lyapunov times.
+DURATION = 20.0
+# Share of the duration tangent vectors are given to turn before growth is counted.
+ALIGN = 0.1
+# Of the adaptive solvers: far below the error of any model.
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Climate:
+    """Long forecasts, and how far their statistics are from those of the reference.
+
+    Attributes:
+        kl: Kullback-Leibler divergence of the densities; see `kl_kind`.
+        kl_halves: of one half of the reference from the other: scatter alone.
+        kl_kind: "marginal" (mean over components) or "joint" (of u_x and u_xx).
+        state_space: D_stsp, "binned" up to five components, "gmm" for more.
+        spectral: D_H, Hellinger distance of the power spectra, 0 to 1.
+        bounded: which forecasts stay where the reference lives.
+        lyapunov: maximal exponent of the field, over the forecasts that stay bounded;
+            None where it was not asked for, or there are none.
+        lyapunov_reference: exponent of the system, where it was given.
+        solvers: divergence and diverged share of the same forecasts by other solvers.
+        t, u_hat: the forecasts, ``[T]`` and ``[T, B, *state]``.
+    """
+
+    kl: float
+    kl_halves: float
+    kl_kind: Literal["marginal", "joint"]
+    state_space: float
+    spectral: float
+    bounded: Boundedness
+    lyapunov: LyapunovResult | None
+    lyapunov_reference: float | None
+    solvers: tuple[SolverRow, ...]
+    t: Float[Tensor, " T"]
+    u_hat: Float[Tensor, "T B ..."]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """A short table: what, and its value."""
+        members, duration = self.u_hat.shape[1], self.t[-1].item()
+        rows = [
+            (
+                "long forecasts that stay bounded",
+                f"{100 * self.bounded.share:.0f} % of {members} over {duration:.3g} "
+                "units of time",
+            ),
+            (
+                f"KL divergence of the densities ({self.kl_kind})",
+                f"{self.kl:.3g} (halves of the reference: {self.kl_halves:.3g})",
+            ),
+            ("state-space divergence D_stsp", f"{self.state_space:.3g}"),
+            ("spectral distance D_H (0 to 1)", f"{self.spectral:.3g}"),
+            ("maximal Lyapunov exponent of the field", self._exponent()),
+        ]
+        rows += [
+            (
+                f"  solved by {row.method}",
+                f"KL {row.distance:.3g}, {100 * row.diverged:.0f} % diverged",
+            )
+            for row in self.solvers
+        ]
+        return rows
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers as builtin types."""
+        return {
+            "kl": self.kl,
+            "kl_halves": self.kl_halves,
+            "kl_kind": self.kl_kind,
+            "state_space_divergence": self.state_space,
+            "spectral_distance": self.spectral,
+            "bounded": self.bounded.share,
+            "duration": self.t[-1].item(),
+            "lyapunov_of_field": None if self.lyapunov is None else self._maximal(),
+            "solvers": {
+                row.method: {"kl": row.distance, "diverged": row.diverged}
+                for row in self.solvers
+            },
+        }
+
+    def _maximal(self) -> float:
+        assert self.lyapunov is not None
+        return self.lyapunov.maximal
+
+    def _exponent(self) -> str:
+        if self.lyapunov is None:
+            return "not computed, or forecasts and their tangents ran away"
+        text = f"{self._maximal():.3g} +- {self.lyapunov.error[0].item():.2g}"
+        if self.lyapunov_reference is None:
+            return text
+        return f"{text} (system: {self.lyapunov_reference:g})"
+
+
+def evaluate_climate(
+    field: Field,
+    u: Array,
+    dt: float,
+    *,
+    lyapunov_exponent: float | None = None,
+    duration: float | None = None,
+    members: int = 20,
+    length: float | None = None,
+    solvers: Sequence[str] = SOLVERS,
+    step: float | None = None,
+    exponent: bool = True,
+    lengths: Sequence[int] | None = None,
+    mask: Array | None = None,
+    seed: int = 0,
+) -> Climate:
+    """Compares long forecasts from states of a reference with the whole of it.
+
+    Args:
+        field: ``field(t, u)`` in the units of the reference.
+        u: reference ``[N, *state]``; as clean as can be had.
+        dt: distance of its samples.
+        lyapunov_exponent: of the system, for the table and the default duration.
+        duration: time of each forecast; default 20 Lyapunov times, at most half of the
+            longest stretch of the reference.
+        members: number of forecasts.
+        length: length of the periodic line `u` lives on; then densities are those of
+            (u_x, u_xx), else of every component.
+        solvers: the first makes the forecasts; all are compared.
+        step: longest step of the fixed-step ones; default `dt`.
+        exponent: compute the maximal Lyapunov exponent of the field, which takes as
+            long as several forecasts.
+        lengths, mask: as in :func:`~wpnode_ext.metrics.evaluation.evaluate_field`.
+        seed: of the choice of starts.
+    """
+    truth = as_float64(u, "u")
+    runs = reference_runs(len(truth), lengths, mask)
+    longest = max((stop - first for first, stop in runs), default=0)
+    if duration is None:
+        duration = dt * (longest // 2)
+        if lyapunov_exponent is not None:
+            duration = min(duration, DURATION / lyapunov_exponent)
+    steps = max(1, round(duration / dt))
+    starts = draw_starts(runs, steps, members, seed)
+    t = dt * torch.arange(steps + 1, dtype=torch.float64)
+    first = truth[starts]
+    states = torch.cat([truth[a:b] for a, b in runs]).flatten(1)
+    # A component that never changes has no density.
+    moving = states.std(0, correction=0) > 0
+    kind = "marginal" if length is None else "joint"
+
+    def divergence(u_hat: Tensor, reference: Tensor) -> float:
+        x = u_hat.reshape(-1, len(moving))
+        x = x[x.isfinite().all(1)]
+        if len(x) < 10:
+            return float("inf")
+        if kind == "marginal":
+            x, reference = x[:, moving], reference[:, moving]
+        return kl_divergence(x, reference, kind=kind, length=length)
+
+    how = {"step": step, "rtol": TOLERANCE, "atol": TOLERANCE}
+    result = rollout(field, first, t, method=solvers[0], **how)
+    u_hat = result.u.cpu()
+    path = u_hat.flatten(2)[..., moving]
+    wanted = torch.stack([truth[s : s + steps + 1] for s in starts.tolist()], 1)
+    half = len(states) // 2
+    others = solver_robustness(
+        field,
+        first,
+        t,
+        reference=states,
+        methods=solvers[1:],
+        step=step,
+        distance=divergence,
+        tolerance=TOLERANCE,
+    )
+    kl = divergence(u_hat, states)
+    bounded = boundedness(u_hat, truth)
+    own = SolverRow(solvers[0], result.diverged.double().mean().item(), kl)
+    return Climate(
+        kl=kl,
+        kl_halves=divergence(states[:half], states[half:]),
+        kl_kind=kind,
+        state_space=state_space_divergence(
+            path,
+            states[:, moving],
+            method="binned" if int(moving.sum()) <= FEW_COMPONENTS else "gmm",
+            seed=seed,
+        ),
+        spectral=spectral_distance(path, wanted.flatten(2)[..., moving]),
+        bounded=bounded,
+        # Of the attractor, if there is one: not of forecasts that left it.
+        lyapunov=_exponent(field, first[bounded.bounded], dt, duration)
+        if exponent
+        else None,
+        lyapunov_reference=lyapunov_exponent,
+        solvers=(own, *others),
+        t=t,
+        u_hat=u_hat,
+    )
+
+
+def _exponent(
+    field: Field, u0: Float[Tensor, "B ..."], dt: float, duration: float
+) -> LyapunovResult | None:
+    if len(u0) == 0:
+        return None
+    steps = min(10, max(1, round(duration / dt)))
+    try:
+        return lyapunov_exponents(
+            field,
+            u0,
+            dt=dt,
+            duration=max(duration, steps * dt),
+            align=ALIGN * duration,
+            renormalise_every=steps,
+        )
+    except ValueError:
+        # Raised where states or tangents are no longer finite.
+        return None

@@ -1,0 +1,91 @@
+"""Whether observations hold the whole state: does the past tell more than the present?
+
+The next state of an autonomous system follows from its present one. Where observations
+of some time ago, beside the present ones, predict the future far better than those
+alone, the observations are a projection of a larger state, or something drives them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from ..data import Series
+from ..weak.record import Record
+from ..weak.segments import window_starts
+
+# Entries of a state up to which distances between delay vectors mean something, samples
+# looked at, neighbours averaged over, and the part that is predicted.
+LARGEST, SAMPLES, NEIGHBOURS, SHARE = 12, 5000, 8, 0.25
+# The past is needed if it leaves less than this share of the error of the present, and
+# of the variance.
+LEAST = 0.5
+
+
+@dataclass(frozen=True)
+class HiddenState:
+    """Mean square errors of predictions, in variances of the data.
+
+    Attributes:
+        present: from the observation at one time.
+        delayed: from those at three times.
+    """
+
+    present: float
+    delayed: float
+
+    @property
+    def likely(self) -> bool:
+        """Whether the state is probably observed only in part."""
+        return self.delayed < LEAST * min(1.0, self.present)
+
+    def __str__(self) -> str:
+        return (
+            "the state is probably observed only in part (the past leaves "
+            f"{100 * self.delayed:.2g} % of the variance open where the present alone "
+            f"leaves {100 * self.present:.2g} %)"
+        )
+
+
+def find_hidden_state(series: Series, *, lag: int) -> HiddenState | None:
+    """How well the present, and the present with the past, predict the future.
+
+    Predictions are means over nearest neighbours in the earlier part of the record.
+
+    Args:
+        series: observations at equal distances.
+        lag: samples to predict ahead; delays are half of it.
+
+    Returns:
+        None where the record is too short, its times irregular or its states too large.
+    """
+    size = series.state_shape.numel()
+    if series.dt is None or size > LARGEST:
+        return None
+    delay = max(1, lag // 2)
+    starts = window_starts(Record(**series.plan_arguments()).runs, 2 * delay + lag + 1)
+    if len(starts) < 20 * NEIGHBOURS:
+        return None
+    picks = torch.linspace(0, len(starts) - 1, min(SAMPLES, len(starts))).long()
+    now = starts[picks] + 2 * delay
+    v = series.v.double().flatten(1)
+    spread = v.std(0)
+    scaled = ((v - v.mean(0)) / torch.where(spread > 0, spread, 1.0)).numpy()
+    times = now.numpy()
+    future = scaled[times + lag]
+    border = int((1 - SHARE) * len(times))
+    # The future of the last neighbours must not reach into what is predicted.
+    known = times[:border] + lag < times[border]
+
+    def error(features: NDArray[np.float64]) -> float:
+        tree = KDTree(features[:border][known])
+        _, near = tree.query(features[border:], k=NEIGHBOURS)
+        guess = future[:border][known][near].mean(1)
+        return float(np.square(guess - future[border:]).mean())
+
+    if known.sum() <= NEIGHBOURS:
+        return None
+    delayed = [scaled[times - shift * delay] for shift in range(3)]
+    return HiddenState(error(delayed[0]), error(np.concatenate(delayed, axis=1)))

@@ -1,0 +1,1 @@
+"""A fitted model: forecasts, ensembles, equations, verdict, files."""

@@ -1,0 +1,100 @@
+"""Forecasts by several fields: their mean, their spread, their quantiles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..common.arrays import as_float64
+from ..common.typing import Array, Field
+from ..solvers.rollouts import rollout
+
+
+@dataclass(frozen=True)
+class EnsembleForecast:
+    """States of every member at the times asked for.
+
+    Attributes:
+        members: ``[M, T, *state]`` or ``[M, T, B, *state]``; NaN once one diverged.
+        t: times, ``[T]``.
+    """
+
+    members: Float[Tensor, "M T ..."]
+    t: Float[Tensor, " T"]
+
+    @property
+    def mean(self) -> Float[Tensor, "T ..."]:
+        """Over the members that have not diverged."""
+        return self.members.nanmean(0)
+
+    @property
+    def std(self) -> Float[Tensor, "T ..."]:
+        """Spread of the members that have not diverged; NaN of fewer than two."""
+        seen = (~self.members.isnan()).sum(0)
+        square = (self.members - self.mean).square().nansum(0)
+        # Of fewer than two members nothing can be told.
+        return torch.where(seen > 1, (square / (seen - 1)).sqrt(), torch.nan)
+
+    def interval(
+        self, level: float = 0.9, *, sigma: Array | float = 0.0, seed: int = 0
+    ) -> tuple[Float[Tensor, "T ..."], Float[Tensor, "T ..."]]:
+        """Ends of the central interval that holds a further member with chance `level`.
+
+        Quantiles of the M members themselves would hold it less often, by a factor of
+        ``(M - 1) / (M + 1)``. Few members cannot tell wide intervals: beyond a level
+        of that size the ends are those of all members.
+
+        Args:
+            level: between 0 and 1.
+            sigma: noise of observations to be covered, a number or ``[*state]``; 0
+                for the states themselves.
+            seed: of the noise added.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"`level` must lie between 0 and 1; got {level}.")
+        values = self.members
+        noise = torch.as_tensor(sigma, dtype=torch.float64)
+        if (noise != 0).any():
+            generator = torch.Generator().manual_seed(seed)
+            z = torch.randn(values.shape, generator=generator, dtype=values.dtype)
+            values = values + noise * z
+        ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)
+        # Of M draws the k-th has the expected quantile k / (M + 1).
+        count = len(values)
+        ends = (((count + 1) * ends - 1) / max(1, count - 1)).clamp(0.0, 1.0)
+        low, high = values.nanquantile(ends, dim=0)
+        return low, high
+
+
+def forecast_members(
+    fields: Sequence[Field],
+    u0: Float[Tensor, "B ..."] | Sequence[Float[Tensor, "B ..."]],
+    t: Array,
+    *,
+    u0_std: Array | float = 0.0,
+    seed: int = 0,
+    **options,
+) -> EnsembleForecast:
+    """Solves every field from the same states, or from states as likely.
+
+    Args:
+        fields: the members, in the units of `u0`.
+        u0: states at time ``t[0]``, ``[B, *state]``, or a list of such, one for each
+            member.
+        t: times, ``[T]``.
+        u0_std: standard deviations of their errors, for instance error bars of refined
+            states; each member starts from a draw of its own.
+        seed: of these draws.
+        **options: of :func:`~wpnode_ext.rollout`.
+    """
+    times, spread = as_float64(t, "t"), torch.as_tensor(u0_std, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    paths = []
+    starts = [u0] * len(fields) if isinstance(u0, Tensor) else u0
+    for field, start in zip(fields, starts, strict=True):
+        z = torch.randn(start.shape, generator=generator, dtype=torch.float64)
+        begin = start + (spread * z).to(start)
+        paths.append(rollout(field, begin, times, **options).u)
+    return EnsembleForecast(torch.stack(paths), times)

@@ -1,0 +1,298 @@
+"""What a trained model can do: forecast, score, evaluate, print, save."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..common.arrays import as_float64
+from ..common.typing import Array
+from ..coordinates.scaling import LinearScaler, Scaler
+from ..data import Data, Series, as_series
+from ..fields import Forcing
+from ..fields.base import FarField, device_of
+from ..learning.inputs import attached, inputs_at, inputs_of, refuse_inputs
+from ..learning.prepare import filtered, make_record, running_clocks
+from ..metrics import GoodnessOfFit, goodness_of_fit
+from ..metrics.climate import Climate, evaluate_climate
+from ..metrics.evaluation import Evaluation, evaluate_field
+from ..settings.config import TrainConfig
+from ..solvers.rollouts import RolloutResult, rollout
+from ..training.validation import ForecastValidation
+from .ensemble import EnsembleForecast, forecast_members
+from .equations import equations_of
+from .file import write_model
+from .verdict import Verdict
+
+# Of the largest state that is known: beyond so many of it a forecast has diverged.
+FAR = 100.0
+
+
+class Forecaster:
+    """A field in scaled coordinates with its scaler, used in the units of the data.
+
+    Attributes:
+        field_: the trained field, in scaled coordinates.
+        physical_field_: the same as a module ``field(t, u)`` in the units of the data.
+        scaler_, forcing_scaler_: of the state and of the inputs.
+        config_: settings that were used.
+        state_shape_, dt_, names_: of the data it was trained on.
+        members_: other fields that suit the data about as well, in scaled coordinates;
+            empty unless an ensemble was asked for.
+        process_noise_: error of the field from sample to sample, in units of the noise;
+            found by the refinement, None without one.
+        why_: why the method is the one in ``config_.method``.
+        verdict_: whether to use the model, and why; ``print(model.verdict_)`` gives it
+            in two lines. None where training was stopped.
+    """
+
+    names_: tuple[str, ...] | None = None
+    dt_: float | None = None
+    members_: Sequence[nn.Module] = ()
+    process_noise_: float | None = None
+    why_: str = ""
+    verdict_: Verdict | None = None
+
+    def forecast(
+        self,
+        u0: Array,
+        t: Array,
+        *,
+        forcing: Array | Forcing | None = None,
+        method: str = "dopri5",
+        **options: Any,
+    ) -> Float[Tensor, "T ..."]:
+        """States at times `t` from `u0`, in the units of the data, in float64.
+
+        Args:
+            u0: a state ``[*state]`` or a batch ``[B, *state]``, at time ``t[0]``.
+            t: increasing times, ``[T]``.
+            forcing: for a model that has inputs, these at the times `t`, ``[T, C]``, or
+                a :class:`~wpnode_ext.fields.Forcing` that covers them.
+            method: solver; see :func:`~wpnode_ext.rollout`, also for `options`. The
+                `bound` is by default 100 times the largest of the states `u0` and of
+                the data the model was fitted to.
+
+        Returns:
+            ``[T, *state]`` or ``[T, B, *state]``; NaN once a forecast has diverged.
+        """
+        batched, start = self._states(u0)
+        result = self.rollout(start, t, forcing=forcing, method=method, **options)
+        warn_of_divergence(result)
+        return result.u if batched else result.u[:, 0]
+
+    def rollout(
+        self,
+        u0: Float[Tensor, "B ..."],
+        t: Array,
+        *,
+        forcing: Array | Forcing | None = None,
+        **options: Any,
+    ) -> RolloutResult:
+        """:meth:`forecast` of a batch, with what is known of members that diverged."""
+        self._check_fitted()
+        times = as_float64(t, "t")
+        inputs = inputs_at(forcing, times, self.forcing_scaler_)
+        options = {"bound": self._bound(u0)} | options
+        with attached(self.field_, inputs):
+            return rollout(self.physical_field_, u0, times, **options)
+
+    def forecast_ensemble(
+        self,
+        u0: Array,
+        t: Array,
+        *,
+        u0_std: Array | float = 0.0,
+        seed: int = 0,
+        **options: Any,
+    ) -> EnsembleForecast:
+        """Forecasts by every member, whose spread tells the error to be expected.
+
+        Args:
+            u0, t: as in :meth:`forecast`; or for each of the M members a batch of its
+                own, ``[M, B, *state]``, see
+                :meth:`~wpnode_ext.model.assimilation.Assimilator.draw_starts`.
+            u0_std: errors of the start, for instance ``states_std_[-1]``, drawn entry
+                by entry, without correlations.
+            seed: of the starts drawn with them.
+            **options: of :func:`~wpnode_ext.rollout`.
+        """
+        if not self.members_:
+            raise RuntimeError("the model has no ensemble; fit it with `ensemble=30`.")
+        if self.forcing_scaler_ is not None:
+            raise RuntimeError("ensembles of models with inputs are not offered.")
+        given, m = as_float64(u0, "u0"), len(self.members_)
+        own = given.dim() == len(self.state_shape_) + 2 and len(given) == m
+        batched, start = self._states(given.flatten(0, 1) if own else given)
+        starts = list(start.unflatten(0, (m, -1))) if own else start
+        fields = [self.scaler_.to_physical(member) for member in self.members_]
+        options = {"bound": self._bound(start)} | options
+        found = forecast_members(fields, starts, t, u0_std=u0_std, seed=seed, **options)
+        if batched:
+            return found
+        return EnsembleForecast(found.members[:, :, 0], found.t)
+
+    def score(self, v: Data, dt: float | None = None, *, t: Any = None) -> float:
+        """Skill of short forecasts on held-out data: 1 is perfect, 0 is lost.
+
+        One minus the validation error, see
+        :class:`~wpnode_ext.training.ForecastValidation`; the data are filtered first.
+        For a model with inputs they are a Series that has them.
+        """
+        self._check_fitted()
+        series = as_series(v, dt=dt, t=t)
+        clock = series.times
+        if self.forcing_scaler_ is not None:
+            clock = running_clocks([series])[0]
+        inputs = inputs_of(series, clock, self.forcing_scaler_)
+        config = self.config_.validation
+        record = make_record(
+            filtered(series, self.config_, None),
+            self.scaler_,
+            clock,
+            next(self.field_.parameters()).dtype,
+        )
+        validate = ForecastValidation(
+            record, starts=config.starts, horizon=config.horizon
+        )
+        with attached(self.field_, inputs):
+            return 1.0 - validate(self.field_)["val_error"]
+
+    def evaluate(self, u: Array, dt: float, **options: Any) -> Evaluation:
+        """Judges forecasts against a reference trajectory.
+
+        Args:
+            u: reference ``[N, *state]`` that was not trained on.
+            dt: distance of its samples.
+            **options: see :func:`~wpnode_ext.evaluate_field`.
+        """
+        self._check_fitted()
+        refuse_inputs(self.forcing_scaler_, "evaluate")
+        options = {"bound": self._bound(as_float64(u, "u"))} | options
+        return evaluate_field(self.physical_field_, u, dt, **options)
+
+    def climate(self, u: Array, dt: float, **options: Any) -> Climate:
+        """Compares long forecasts with a reference trajectory.
+
+        Args:
+            u: reference ``[N, *state]``.
+            dt: distance of its samples.
+            **options: see :func:`~wpnode_ext.metrics.climate.evaluate_climate`.
+        """
+        self._check_fitted()
+        refuse_inputs(self.forcing_scaler_, "climate")
+        return evaluate_climate(FarField(self.physical_field_), u, dt, **options)
+
+    def goodness_of_fit(
+        self, v: Data, dt: float | None = None, **options: Any
+    ) -> GoodnessOfFit:
+        """How well the field explains observations, told without a reference.
+
+        Args:
+            v: noisy observations at equal distances, as in :meth:`WPNODE.fit`.
+            dt: their distance; none for a Series, which has its own.
+            **options: see :func:`~wpnode_ext.metrics.goodness_of_fit`.
+        """
+        self._check_fitted()
+        series = as_series(v, dt=dt)
+        if series.dt is None:
+            raise ValueError("`v` must have samples at equal distances.")
+        weak = self.config_.weak
+        where = {"p": weak.p, "ell": weak.ell} | options
+        # Times of the residuals: samples one after another, whatever their series.
+        clock = series.dt * torch.arange(series.n_samples, dtype=torch.float64)
+        inputs = inputs_of(series, clock, self.forcing_scaler_)
+        physical = self.physical_field_
+        if isinstance(self.scaler_, LinearScaler):
+            # Noise in what was left out, on its way back, would hide all else.
+            physical = self.scaler_.plain().to_physical(self.field_)
+        with attached(self.field_, inputs):
+            return goodness_of_fit(
+                FarField(physical),
+                series.v,
+                dt=series.dt,
+                lengths=series.lengths,
+                mask=series.mask,
+                **where,
+            )
+
+    def equations(
+        self, names: Sequence[str] | None = None, digits: int = 4
+    ) -> list[str]:
+        """The learned equations in the units of the data; for "library" fields."""
+        self._check_fitted()
+        return equations_of(
+            self.field_,
+            self.scaler_,
+            self.forcing_scaler_,
+            names or self.names_,
+            digits,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model to one file; see :func:`~wpnode_ext.load`."""
+        self._check_fitted()
+        write_model(self, path)
+
+    def _set_model(
+        self,
+        field: nn.Module,
+        scaler: Scaler,
+        forcing_scaler: Scaler | None,
+        config: TrainConfig,
+        series: Series | None = None,
+    ) -> None:
+        self.field_, self.config_ = field, config
+        self.scaler_, self.forcing_scaler_ = scaler, forcing_scaler
+        self.physical_field_: nn.Module = scaler.to_physical(field)
+        if series is not None:
+            self.state_shape_ = tuple(series.state_shape)
+            self.dt_, self.names_ = series.dt, series.names
+
+    def _states(self, u0: Array) -> tuple[bool, Float[Tensor, "B ..."]]:
+        self._check_fitted()
+        start = as_float64(u0, "u0")
+        shape = self.state_shape_
+        if tuple(start.shape[-len(shape) :]) != shape or start.dim() > len(shape) + 1:
+            raise ValueError(
+                f"`u0` must have shape {list(shape)} or [B, {str(list(shape))[1:]}; "
+                f"got {list(start.shape)}."
+            )
+        batched = start.dim() == len(shape) + 1
+        start = start if batched else start[None]
+        return batched, start.to(self.scaler_device())
+
+    def _bound(self, u: Float[Tensor, "..."]) -> float:
+        """Size from which a forecast has diverged: far from all states that are known.
+
+        The start alone does not tell: what grows may begin small.
+        """
+        known = u[u.isfinite()].abs().max().item() if u.isfinite().any() else 0.0
+        size = (self.scaler_.shift.abs() + self.scaler_.scale).max().item()
+        return FAR * max(1.0, known, size)
+
+    def scaler_device(self) -> torch.device:
+        """Where forecasts are computed: the device of the field."""
+        return device_of(self.field_)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "field_"):
+            raise RuntimeError("the model is not fitted; call `fit` first.")
+
+
+def warn_of_divergence(result: RolloutResult) -> None:
+    """Warns of forecasts that ended before the last of the times."""
+    count, total = int(result.diverged.sum()), len(result.diverged)
+    if count == 0:
+        return
+    which = "the forecast" if total == 1 else f"{count} of {total} forecasts"
+    warnings.warn(
+        f"{which} diverged at t = {result.diverged_at.min().item():g}; states are NaN "
+        "from then on.",
+        RuntimeWarning,
+        stacklevel=3,
+    )

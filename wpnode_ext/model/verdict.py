@@ -1,0 +1,354 @@
+"""A verdict on a fit: whether to use its field, and why.
+
+Forecasts start from observations as they are, noise included, so that nothing of the
+future enters them. They are compared with later observations, at the lead time at which
+"nothing changes" and "the mean of the data" err alike: before it the first is hard to
+beat, after it the second.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..data import Series
+from ..fields.base import device_of
+from ..metrics import GoodnessOfFit
+from ..metrics.hidden_state import HiddenState, find_hidden_state
+from ..solvers.rollouts import rollout
+from ..solvers.stiff import stiff_part
+from ..training.validation import ForecastValidation
+from ..weak.record import Record
+
+Grade = Literal["good", "usable", "do not use"]
+
+# Share of the squared error of the better trivial forecast that a field must save: to
+# be of use, and to be good.
+OF_USE, GOOD = 0.1, 0.5
+# Squared errors count up to this many variances: one lost forecast is only lost.
+LOST = 10.0
+# Share of the long forecasts that must stay in the range of the data, and how many half
+# widths from its middle that range reaches.
+MOST, REACH = 0.95, 3.0
+# Share of held-out values outside of what was trained on, and share of the spread of
+# the training data, beyond and below which held-out data judge no forecast.
+OUTSIDE, AT_REST = 0.2, 0.01
+# Squared residuals in units of what noise makes of them, and the p-value of whiteness.
+NOISE_LIKE, WHITE = (0.5, 2.0), 0.01
+# Tolerance of long forecasts, of which only the range counts.
+RTOL = 1e-6
+# Numbers computed at a time: short and long forecasts are fewer for large states.
+NUMBERS = 200_000
+STARTS, LEADS, LONG_STARTS, LONG_STEPS = 64, 500, 16, 1000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What held-out data, long forecasts and residuals say of a field.
+
+    Attributes:
+        grade: "good", "usable" or "do not use".
+        reason: what decided the grade.
+        lead: time after which forecasts were compared, in the units of the data.
+        over_persistence, over_mean: share of the squared error of "nothing changes" and
+            of the mean of the training data that forecasts save at `lead`: 1 is
+            perfect, 0 or less is of no use.
+        better_until: longest lead time up to which forecasts are better than both.
+        horizon: longest lead time that was looked at.
+        bounded: share of the long forecasts that stay in the range of the data.
+        duration: of the long forecasts.
+        residuals: squared weak residuals in units of what noise alone makes of them.
+        whiteness: p-value of the test that they are white.
+        held_out: whether the field was fitted without the data of the forecasts.
+
+    Numbers are None where they could not be had.
+    """
+
+    grade: Grade
+    reason: str
+    lead: float | None = None
+    over_persistence: float | None = None
+    over_mean: float | None = None
+    better_until: float | None = None
+    horizon: float | None = None
+    bounded: float | None = None
+    duration: float | None = None
+    residuals: float | None = None
+    whiteness: float | None = None
+    held_out: bool = False
+
+    def lines(self) -> tuple[str, str]:
+        """The grade with its reason, and the figures behind it."""
+        figures = [self._forecasts(), self._bounded(), self._residuals()]
+        text = "; ".join(part for part in figures if part)
+        return f"{self.grade}: {self.reason}", f"{text or 'nothing was measured'}."
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def summary(self) -> dict[str, Any]:
+        """The entries as builtin types; ``Verdict(**summary)`` gives it back."""
+        return asdict(self)
+
+    def _forecasts(self) -> str:
+        if self.lead is None or self.over_persistence is None or self.over_mean is None:
+            return ""
+        data = "held-out data" if self.held_out else "data that were trained on"
+        saved = (
+            f"after {self.lead:.3g} units of time forecasts of {data} save "
+            f"{_percent(self.over_persistence)} of the squared error of persistence "
+            f"and {_percent(self.over_mean)} of that of the mean of the data"
+        )
+        if self.better_until is None or self.horizon is None:
+            return saved
+        if self.better_until >= self.horizon:
+            return f"{saved}, and are better than both to the end ({self.horizon:.3g})"
+        return f"{saved}, and are better than both up to {self.better_until:.3g}"
+
+    def _bounded(self) -> str:
+        if self.bounded is None:
+            return ""
+        share = "no" if self.bounded == 0 else _percent(self.bounded) + " of"
+        return (
+            f"{share} forecasts over {self.duration:.3g} units of time stay in the "
+            "range of the data"
+        )
+
+    def _residuals(self) -> str:
+        if self.residuals is None:
+            return ""
+        low, high = NOISE_LIKE
+        if self.residuals > high:
+            return f"squared residuals are {self.residuals:.3g} times those of noise"
+        if self.residuals < low:
+            return "residuals are smaller than noise"
+        if self.whiteness is None or self.whiteness >= WHITE:
+            return "residuals look like noise"
+        return "residuals are as large as noise, but correlated"
+
+
+def judge_fit(
+    field: nn.Module,
+    training: Series,
+    held_out: Series,
+    *,
+    probe: nn.Module | None = None,
+    clock: Float[Tensor, " N"] | None = None,
+    goodness: Callable[[], GoodnessOfFit | None] = lambda: None,
+    unseen: bool = True,
+    complaint: str = "",
+) -> Verdict:
+    """The verdict on a field in the units of the data.
+
+    Args:
+        field: the field, called as ``field(t, u)``.
+        training: observations it was fitted to.
+        held_out: those its forecasts are compared with.
+        probe: a field fitted without the held-out data, where `field` has seen them;
+            short forecasts are made with it.
+        clock: times of the held-out samples for a field with inputs, which has them
+            attached; long forecasts are left out then.
+        goodness: gives the goodness of fit to the observations, where it can be had.
+        unseen: whether `probe`, or else `field`, has not seen the held-out data.
+        complaint: what already speaks against the field.
+    """
+    mean, spread = training.mean_and_spread()
+    if not (spread > 0).any():
+        return Verdict("do not use", "the data do not change")
+    known: dict[str, Any] = {"held_out": unseen}
+    fit = goodness()
+    if fit is not None:
+        known |= {"residuals": fit.ratio, "whiteness": fit.p_value}
+    if clock is None:
+        known |= _long_forecasts(field, training)
+    try:
+        short = _short_forecasts(probe or field, held_out, clock, mean, spread)
+    except ValueError as error:
+        if complaint:
+            return Verdict("do not use", complaint, **known)
+        return Verdict("usable", f"forecasts could not be judged: {error}", **known)
+    crossing = short.pop("samples")
+    known |= short
+    hidden = None
+    if complaint or not _saved(known) >= GOOD:
+        hidden = find_hidden_state(training, lag=crossing)
+    if complaint:
+        reasons = [complaint, *([str(hidden)] if hidden and hidden.likely else [])]
+        return Verdict("do not use", "; ".join(reasons), **known)
+    grade, reason = _grade(known, training, held_out, hidden)
+    return Verdict(grade, reason, **known)
+
+
+class PoorFit(UserWarning):
+    """A fit whose verdict is "do not use"."""
+
+
+def warn_of(verdict: Verdict) -> None:
+    """Warns of a field that is not to be used."""
+    if verdict.grade == "do not use":
+        warnings.warn(
+            f"the fitted model should not be used: {verdict.reason}. See "
+            "`model.verdict_`.",
+            PoorFit,
+            stacklevel=4,
+        )
+
+
+def _grade(
+    known: dict[str, Any],
+    training: Series,
+    held_out: Series,
+    hidden: HiddenState | None,
+) -> tuple[Grade, str]:
+    """The grade and its reason; the gravest comes first."""
+    saved, still = _saved(known), _at_rest(training, held_out)
+    outside = _outside(training, held_out)
+    partly = hidden is not None and hidden.likely
+    if not still and not saved >= OF_USE:
+        shares = {
+            "an unchanged state": known["over_persistence"],
+            "the mean of the data": known["over_mean"],
+        }
+        unbeaten = [name for name, share in shares.items() if not share >= OF_USE]
+        reason = f"forecasts are no better than {' and '.join(unbeaten)}"
+        return "do not use", f"{reason}; {hidden}" if partly else reason
+    if partly:
+        return "do not use", str(hidden)
+    reasons = []
+    if still:
+        reasons.append("the held-out data are at rest and judge no forecast")
+    if outside > OUTSIDE:
+        reasons.append(
+            f"{_percent(outside)} of the held-out values lie beyond the range of the "
+            "training data: forecasts there are extrapolations"
+        )
+    elif known.get("bounded") is not None and known["bounded"] < MOST:
+        reasons.append("some long forecasts leave the range of the data")
+    if not still and saved < GOOD:
+        reasons.append(f"forecasts save only {_percent(saved)} of the error")
+    ratio = known.get("residuals")
+    if ratio is not None and ratio > NOISE_LIKE[1] and saved < 1 - OF_USE:
+        reasons.append("residuals are larger than the noise: the field misses dynamics")
+    if reasons:
+        return "usable", "; ".join(reasons)
+    return "good", "forecasts are far better than persistence and the mean of the data"
+
+
+def _saved(known: dict[str, Any]) -> float:
+    """Share of the squared error of the better trivial forecast that is saved."""
+    return min(known["over_persistence"], known["over_mean"])
+
+
+def _short_forecasts(
+    field: nn.Module,
+    held_out: Series,
+    clock: Tensor | None,
+    mean: Float[Tensor, " D"],
+    spread: Float[Tensor, " D"],
+) -> dict[str, Any]:
+    """Errors of forecasts and of the trivial ones, at the lead where those err alike.
+
+    Besides entries of the verdict ``samples``, that lead in samples.
+    """
+    size = held_out.state_shape.numel()
+    starts = max(4, min(STARTS, NUMBERS // size))
+    most = max(1, min(LEADS, 100 * NUMBERS // (starts * size)))
+    record = Record(**held_out.to(torch.float64).plan_arguments(), clock=clock)
+    longest = max(stop - first for first, stop in record.runs or [(0, 0)])
+    horizon = max(1, min(most, longest // 4))
+    validate = ForecastValidation(record, starts=starts, horizon=horizon)
+    u_hat, u, begun, lengths = (x.cpu() for x in validate.forecasts(field))
+    varies = spread > 0
+
+    def error(guess: Tensor) -> Float[Tensor, " H"]:
+        squares = ((guess - u).flatten(2) / spread)[:, :, varies].square().mean(2)
+        return squares.nan_to_num(nan=LOST, posinf=LOST).clamp(max=LOST).mean(1)
+
+    model, still = error(u_hat), error(begun.expand_as(u))
+    trivial = error(mean.reshape(u.shape[2:]).expand_as(u))
+    crossed = (still >= trivial).nonzero().flatten()
+    at = int(crossed[0]) if len(crossed) else len(u) - 1
+    leads = lengths.mean(1).cumsum(0)
+    worse = (model >= torch.minimum(still, trivial)).nonzero().flatten()
+    # Noise in the start weighs as much in a forecast as in persistence: before the two
+    # trivial forecasts err alike the first samples decide nothing.
+    worse = worse[worse >= at]
+    end = int(worse[0]) - 1 if len(worse) else len(u) - 1
+    tiny = torch.finfo(torch.float64).eps
+    return {
+        "lead": leads[at].item(),
+        "over_persistence": 1 - (model[at] / still[at].clamp(min=tiny)).item(),
+        "over_mean": 1 - (model[at] / trivial[at].clamp(min=tiny)).item(),
+        "better_until": leads[end].item() if end >= 0 else 0.0,
+        "horizon": leads[-1].item(),
+        "samples": at + 1,
+    }
+
+
+def _long_forecasts(field: nn.Module, training: Series) -> dict[str, float]:
+    """Share of the long forecasts that stay in the range of the data."""
+    size = training.state_shape.numel()
+    count = max(4, min(LONG_STARTS, NUMBERS // size))
+    steps = max(50, min(LONG_STEPS, 100 * NUMBERS // (count * size)))
+    seen = (~training.missing).nonzero().flatten()
+    chosen = torch.linspace(0, len(seen) - 1, min(count, len(seen))).round().long()
+    start = training.v[seen[chosen]].double().to(device_of(field))
+    times = training.times
+    dt = training.dt or _steps(training).median().item()
+    known = training.v[seen].double().flatten(1)
+    low, high = known.amin(0), known.amax(0)
+    middle, half = (low + high) / 2, (high - low) / 2
+    reach = REACH * torch.where(half > 0, half, middle.abs().clamp(min=1e-12))
+    t = times[0] + dt * torch.arange(steps + 1, dtype=torch.float64)
+    bound = (middle.abs() + reach).max().item()
+    stiff = stiff_part(field, t[0], start.mean(0), dt) is not None
+    method = "etdrk4" if stiff else "rk4_classic"
+    inside = torch.zeros(len(start), dtype=torch.bool)
+    for solver in (method, "dopri5"):
+        # Steps of the samples may be too long for a field that is sound.
+        left = (~inside).nonzero().flatten()
+        if len(left) == 0:
+            break
+        there = start[left.to(start.device)]
+        found = rollout(field, there, t, method=solver, rtol=RTOL, bound=bound)
+        path = found.u.cpu().flatten(2)
+        kept = ((path - middle).abs() <= reach).all(2).all(0)
+        inside[left] = kept & ~found.diverged.cpu()
+    return {"bounded": inside.double().mean().item(), "duration": dt * steps}
+
+
+def _at_rest(training: Series, held_out: Series) -> bool:
+    """Whether held-out data hardly vary where the training data do."""
+    _, spread = training.mean_and_spread()
+    _, left = held_out.mean_and_spread()
+    varies = spread > 0
+    return bool((left / spread)[varies].square().mean() < AT_REST)
+
+
+def _outside(training: Series, held_out: Series) -> float:
+    """Share of held-out values beyond the range of the training data."""
+    seen = training.v[~training.missing].double().flatten(1)
+    new = held_out.v[~held_out.missing].double().flatten(1)
+    low, high = seen.amin(0), seen.amax(0)
+    beyond = (new < low) | (new > high)
+    return beyond[:, high > low].double().mean().item()
+
+
+def _steps(series: Series) -> Float[Tensor, " n"]:
+    steps = series.times.diff()
+    return steps[steps > 0]
+
+
+def _percent(share: float) -> str:
+    if not share > 0:
+        return "nothing"
+    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
+
+
+def verdict_from(stored: dict[str, Any] | None) -> Verdict | None:
+    """The verdict of :meth:`Verdict.summary`; None of None."""
+    return None if stored is None else Verdict(**stored)

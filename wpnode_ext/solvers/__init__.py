@@ -1,0 +1,1 @@
+"""Time stepping: Runge-Kutta and exponential steps, rollouts, losses that integrate."""

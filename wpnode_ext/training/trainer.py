@@ -1,0 +1,316 @@
+"""The training loop: one for the strong, the weak and the weak-penalty method."""
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from ..closed_form import refit_head
+from ..common.schema import check_like, check_tensor
+from ..coordinates.symmetry import Symmetry
+from ..settings.config import TrainConfig, resolve, to_dict
+from ..weak.record import Record
+from . import checkpoint
+from .batches import Batch, Batches
+from .distributed import ProcessGroup
+from .objective import Objective
+from .result import Reporter, Row, TrainResult
+from .signals import StopRequest, stop_requests
+from .task import Task
+
+Validation = Callable[[nn.Module], dict[str, float]]
+
+
+class TrainingDiverged(RuntimeError):
+    """Loss or gradients are no longer finite."""
+
+
+class Trainer:
+    """Trains a field on a record; `field` ends with the best weights it had.
+
+    A checkpoint holds all that later steps depend on, and batches depend on the seed
+    and the epoch alone: a run that was killed and resumed gives the same bits as one
+    that was not.
+
+    Args:
+        field: the field, a module ``field(t, u)``; trained in place.
+        record: scaled data; they are used in the precision of the field's parameters.
+        config: settings; None entries take the method's values.
+        validate: gives ``val_error``, which decides the weights that are kept; without
+            it the training loss does.
+        reporter: hears of every epoch.
+        folder: where checkpoints are written; nowhere by default.
+        group: processes that train together.
+        extra: builtin types and tensors to keep in every checkpoint (the scaler, ...).
+        symmetry: of the field; every batch is seen under one of its maps.
+        task: batches and objective of another method, in place of those of `config`.
+    """
+
+    def __init__(
+        self,
+        field: nn.Module,
+        record: Record,
+        config: TrainConfig,
+        *,
+        validate: Validation | None = None,
+        reporter: Reporter | None = None,
+        folder: str | Path | None = None,
+        group: ProcessGroup | None = None,
+        extra: dict[str, Any] | None = None,
+        symmetry: Symmetry | None = None,
+        task: Task | None = None,
+    ) -> None:
+        self.config = resolve(config)
+        self.group = group or ProcessGroup(device=torch.device(config.device))
+        parameters = [p for p in field.parameters() if p.requires_grad]
+        if not parameters:
+            raise ValueError("`field` must have parameters to train; it has none.")
+        self.field = field.to(self.group.device)
+        self._record = record = record.to(self.group.device, parameters[0].dtype)
+        if self.config.compile:
+            field.compile()
+        self._symmetry = symmetry
+        share = {"rank": self.group.rank, "world": self.group.world}
+        task = task or Task(
+            Batches(record, self.config, symmetry=symmetry, **share),
+            Objective(field, record, self.config, symmetry),
+        )
+        self._batches, self._objective = task.batches, task.objective
+        self._model = self.group.wrap(self._objective)
+        self._validate, self._reporter = validate, reporter
+        self._folder = None if folder is None else Path(folder)
+        self._extra = extra or {}
+        optim = self.config.optim
+        kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        self._optimizer = kinds[optim.name](
+            [{"params": parameters}, *task.groups],
+            lr=optim.lr,
+            weight_decay=optim.weight_decay,
+        )
+        on_plateaus = partial(
+            ReduceLROnPlateau,
+            factor=optim.plateau_factor,
+            patience=optim.plateau_patience or 1,
+            threshold=optim.plateau_threshold,
+            min_lr=optim.min_lr,
+        )
+        self._scheduler = (task.schedule or on_plateaus)(self._optimizer)
+        device = self.group.device.type
+        half = self.config.amp and device == "cuda"
+        self._amp = torch.amp.GradScaler(device, enabled=half)
+        self._half = torch.float16 if device == "cuda" else torch.bfloat16
+        # What decides the rest of the run, besides weights and optimiser.
+        self._at = {"epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "norm": 0.0}
+        self._stopper = {"loss": math.inf, "idle": 0}
+        self._best: dict[str, Any] = {"score": math.inf, "epoch": -1, "model": {}}
+        self._saved_at = time.monotonic()
+        self._asked_to_stop = False
+
+    def run(self) -> TrainResult:
+        """Trains until the epochs, the patience or a signal ends it."""
+        epochs, history = self.config.optim.epochs or 0, []
+        reason = "epochs"
+        if self._reporter is not None:
+            self._reporter.begin(self._at["epoch"], epochs)
+        self._save()
+        with stop_requests() as stop:
+            while self._at["epoch"] < epochs:
+                if self._stopper["idle"] >= (self.config.optim.patience or epochs):
+                    reason = "patience"
+                    break
+                row = self._run_epoch(stop)
+                if row is None:
+                    reason = "signal"
+                    break
+                history.append(row)
+                if self._reporter is not None:
+                    self._reporter.epoch(row)
+                # Asked for in the last step of an epoch, perhaps its only one.
+                if self._asked_to_stop and self._at["epoch"] < epochs:
+                    reason = "signal"
+                    break
+            self._save()
+        if reason != "signal" and self._best["model"]:
+            self.field.load_state_dict(self._best["model"])
+        if self._reporter is not None:
+            self._reporter.end(reason)
+        return TrainResult(
+            epochs=self._at["epoch"],
+            best_epoch=self._best["epoch"],
+            best_score=self._best["score"],
+            reason=reason,
+            # Where another process of the group was asked, this one stops as well.
+            signal=(stop.signal or SIGTERM) if reason == "signal" else None,
+            history=history,
+        )
+
+    def _run_epoch(self, stop: StopRequest) -> Row | None:
+        """One epoch, or what is left of it; None if asked to stop before its end."""
+        began = time.perf_counter()
+        every, weak_form = self.config.optim.refit_every, self.config.weak
+        if every and self._at["step"] == 0 and self._at["epoch"] % every == 0:
+            where = {"p": weak_form.p, "ell": weak_form.ell, "q": weak_form.q}
+            refit_head(self.field, self._record, **where, symmetry=self._symmetry)
+        batches = self._batches.epoch(self._at["epoch"])
+        for batch in batches[self._at["step"] :]:
+            self._asked_to_stop = self._step(batch.to(self.group.device), bool(stop))
+            self._at["step"] += 1
+            if self._asked_to_stop and self._at["step"] < len(batches):
+                return None
+            if time.monotonic() - self._saved_at >= self.config.checkpoint_seconds:
+                self._save()
+        loss, weak, strong = (total / len(batches) for total in self._at["sums"])
+        epoch = self._at["epoch"]
+        row: Row = {
+            "epoch": epoch,
+            "loss": loss,
+            "weak": weak,
+            "strong": strong,
+            "lr": self._optimizer.param_groups[0]["lr"],
+            "grad_norm": self._at["norm"],
+        }
+        self._scheduler.step(loss)
+        self._update_stopper(loss)
+        self._at = {"epoch": epoch + 1, "step": 0, "sums": [0.0, 0.0, 0.0], "norm": 0.0}
+        row |= self._judge(epoch, loss)
+        row["seconds"] = time.perf_counter() - began
+        return row
+
+    def _step(self, batch: Batch, asked_to_stop: bool) -> bool:
+        """One step of the optimiser; True if any process was asked to stop."""
+        self._optimizer.zero_grad()
+        device = self.group.device.type
+        with torch.autocast(device, dtype=self._half, enabled=self.config.amp):
+            weak, strong = self._model(batch)
+        loss = self._objective.total(weak, strong)
+        # Averaging over processes and this factor make a sum of their shares.
+        self._amp.scale(loss * self.group.world).backward()
+        values = torch.stack([loss, weak, strong]).detach().double()
+        flag = values.new_tensor([float(asked_to_stop)])
+        *values, stopped = self.group.sum(torch.cat([values, flag])).tolist()
+        self._amp.unscale_(self._optimizer)
+        norm = self._gradient_norm()
+        if not math.isfinite(values[0]) or not (math.isfinite(norm) or self.config.amp):
+            raise TrainingDiverged(
+                f"training diverged in epoch {self._at['epoch']}: loss {values[0]:g}, "
+                f"gradient norm {norm:g}. The last checkpoint is from before it. Lower "
+                "`optim.lr`, set `optim.clip=1`, or use a shorter `strong.window`."
+            )
+        self._amp.step(self._optimizer)
+        self._amp.update()
+        self._at["sums"] = [
+            a + b for a, b in zip(self._at["sums"], values, strict=True)
+        ]
+        self._at["norm"] = max(self._at["norm"], norm)
+        return stopped > 0
+
+    def _gradient_norm(self) -> float:
+        """Norm of the gradients before they are clipped."""
+        parameters = [p for p in self.field.parameters() if p.grad is not None]
+        limit = self.config.optim.clip or math.inf
+        norm: Tensor = torch.nn.utils.clip_grad_norm_(parameters, limit)
+        return norm.item()
+
+    def _update_stopper(self, loss: float) -> None:
+        if loss < self._stopper["loss"] - (self.config.optim.min_delta or 0.0):
+            self._stopper = {"loss": loss, "idle": 0}
+        else:
+            self._stopper["idle"] += 1
+
+    def _judge(self, epoch: int, loss: float) -> Row:
+        """Validation of this epoch, if it is due; keeps the best weights so far."""
+        optim, result = self.config.optim, {}
+        last = epoch + 1 == optim.epochs or self._stopper["idle"] >= (
+            optim.patience or math.inf
+        )
+        score = loss
+        if self._validate is not None:
+            if (epoch + 1) % self.config.validation.every and not last:
+                return {}
+            result = self._validate(self.field)
+            names = sorted(result)
+            shared = self.group.share([result[name] for name in names])
+            result = dict(zip(names, shared, strict=True))
+            score = result["val_error"]
+        if score < self._best["score"]:
+            weights = checkpoint.weights_of(self.field)
+            self._best = {"score": score, "epoch": epoch, "model": weights}
+            if self._folder is not None and self.group.is_main:
+                best = {"config": to_dict(self.config), **self._best, **self._extra}
+                checkpoint.save(self._folder / "best.pt", "training", best)
+        return result
+
+    def _save(self) -> None:
+        self._saved_at = time.monotonic()
+        if self._folder is not None and self.group.is_main:
+            checkpoint.save(self._folder / "last.pt", "training", self.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the rest of the run depends on."""
+        return {
+            "config": to_dict(self.config),
+            "model": checkpoint.weights_of(self.field),
+            "optimizer": self._optimizer.state_dict(),
+            "scheduler": self._scheduler.state_dict(),
+            "amp": self._amp.state_dict(),
+            "at": dict(self._at),
+            "stopper": dict(self._stopper),
+            "best": self._best,
+            **self._extra,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues where :meth:`state_dict` was taken.
+
+        Raises:
+            ValueError, KeyError, TypeError: the state is not one of this run.
+        """
+        self._check_state(state)
+        self.field.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scheduler.load_state_dict(state["scheduler"])
+        self._amp.load_state_dict(state["amp"])
+        self._at, self._stopper = dict(state["at"]), dict(state["stopper"])
+        self._best = state["best"]
+
+    def resume(self, path: str | Path) -> None:
+        """Continues where a checkpoint was written.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            CheckpointError: it is damaged, or of another run.
+        """
+        state = checkpoint.load(path, "training")
+        with checkpoint.whole_file(path, "checkpoint of this run"):
+            self.load_state_dict(state)
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raises unless `state` has the form of the one that would be written now."""
+        own = self.state_dict()
+        for name in ("model", "scheduler", "amp", "at", "stopper"):
+            check_like(state[name], own[name], name)
+        best = {"score": 0.0, "epoch": 0, "model": state["best"]["model"]}
+        check_like(state["best"], best, "best")
+        if state["best"]["model"]:
+            check_like(state["best"]["model"], own["model"], "best.model")
+        optimizer = state["optimizer"]
+        groups = own["optimizer"]["param_groups"]
+        check_like(optimizer["param_groups"], groups, "optimizer.param_groups")
+        weights = [w for group in self._optimizer.param_groups for w in group["params"]]
+        for number, moments in optimizer["state"].items():
+            for name, value in moments.items():
+                where = f"optimizer.state[{number}].{name}"
+                check_tensor(value, where)
+                # A count of steps is one number.
+                if value.dim() and value.shape != weights[number].shape:
+                    raise ValueError(
+                        f"{where} must have the shape of its weight; got "
+                        f"{list(value.shape)}"
+                    )

@@ -1,0 +1,1 @@
+"""The weak form of a series: test functions, weights, segments, residuals, noise."""

@@ -1,0 +1,300 @@
+"""The filter behind the weak form: projection of a series on translated bumps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from scipy.linalg import cho_solve_banded, cholesky_banded
+from torch import Tensor
+
+from .. import ops
+from ..common.arrays import as_float64, like_given
+from ..common.typing import Array
+from ..ops.layout import check_layout
+from .test_functions import PolynomialBump
+
+# Directions of the span whose Gram eigenvalue is below this share of a bump's norm are
+# damped: rounding has no more to say about them.
+RIDGE = 1e-13
+REFINEMENTS = 2
+# A bump may hang over the end of the record while this share of its norm is inside.
+OVERHANG = 1e-4
+# Mean square of what bumps miss of a constant below which it is rounding.
+NEGLIGIBLE = 1e-20
+# Numbers filtered at once, so that memory stays near that of the data.
+ENTRIES = 2**23
+# Target of the smoothness score, from the paper.
+SMOOTHNESS_TARGET = 0.2
+
+
+def filter_series(
+    v: Array,
+    *,
+    p: int,
+    ell: int,
+    q: int,
+    mask: Array | None = None,
+    lengths: Sequence[int] | None = None,
+) -> Float[Tensor, "N ..."]:
+    """``u_K`` of the paper: the series in the span of bumps `q` samples apart.
+
+    ``u_K(t) = sum_k c_k phi((t - t_k) / (ell dt / 2))`` with the coefficients that
+    solve ``sum_k <phi_i, phi_k> c_k = <v, phi_i>``. Inner products are sums over the
+    samples that are there, for which ``u_K`` is the least-squares fit: filtering twice
+    changes nothing. Constants, of which bumps miss up to 0.5 %, are added to the span,
+    so that a series far from zero is filtered as well as one around it.
+
+    The variance of white noise falls to about 1/q; what the span cannot follow is lost,
+    so `q` trades noise against bias, and ``ell / 6`` is a good start. The Gram matrix
+    is banded: time and memory are linear in N.
+
+    Bumps hang over both ends of a record, so that the first and last samples are fitted
+    like the others, only less surely: the error there is about twice that inside. For
+    small `q` the bumps are almost dependent; directions of the span that rounding
+    cannot resolve (Gram eigenvalues below 1e-13 of a bump's squared norm) are damped.
+
+    Args:
+        v: series, ``[N, *state]`` with uniform steps; NaN marks missing values.
+        p: exponent of the bump ``(1 - s^2)^p``.
+        ell: bumps have ``ell + 1`` samples (even).
+        q: distance between neighbouring bumps, in samples, at most ``ell / 2``.
+        mask: True where a value is missing, ``[N]`` or ``[N, *state]``.
+        lengths: lengths of several series laid end to end; each is filtered alone.
+
+    Returns:
+        Filtered series in the shape and dtype of `v`, computed in float64; NaN where
+        values are missing.
+    """
+    data = as_float64(v, "v")
+    bump = _Bump.of(p, ell, q)
+    if data.dim() == 0 or len(data) < ell + 1:
+        raise ValueError(
+            f"`v` has {data.shape[0] if data.dim() else 1} samples, fewer than the "
+            f"ell + 1 = {ell + 1} a bump needs; use a smaller `ell`."
+        )
+    flat = data.reshape(len(data), -1)
+    missing = ~flat.isfinite()
+    if mask is not None:
+        missing = missing | (as_float64(mask, "mask") != 0).reshape(len(data), -1)
+    pieces = [len(data)] if lengths is None else list(lengths)
+    if min(pieces, default=0) < ell + 1 or sum(pieces) != len(data):
+        raise ValueError(
+            f"`lengths` must be at least ell + 1 = {ell + 1} and add up to "
+            f"{len(data)}; got {pieces}."
+        )
+    filtered = torch.empty_like(flat)
+    for seen, parts in _alike(~missing, pieces):
+        values = torch.cat([flat[rows, columns] for rows, columns in parts], -1)
+        values.masked_fill_(~seen[:, None], 0.0)
+        fitted = _project(values, seen, bump)
+        fitted.masked_fill_(~seen[:, None], float("nan"))
+        widths = [len(columns) for _, columns in parts]
+        for (rows, columns), part in zip(parts, fitted.split(widths, -1), strict=True):
+            filtered[rows, columns] = part
+    return like_given(filtered.reshape(data.shape), v)
+
+
+@dataclass(frozen=True)
+class FilterScore:
+    """How good a filter seems, from the noisy series alone; smaller is better.
+
+    Attributes:
+        J: ``(J_smooth + J_pred) / 2``, the paper's score.
+        J_smooth: ``|log(Var(du_K) / Var(dv) / 0.2)|``: distance from a fixed amount of
+            smoothing, right for about 5 % noise only.
+        J_pred: squared error of the forecast "as the filtered value before" over that
+            of "as the value before".
+
+    Components are averaged; those that never change are left out.
+    """
+
+    J: float
+    J_smooth: float
+    J_pred: float
+
+
+def score_filter(
+    v: Array,
+    *,
+    p: int,
+    ell: int,
+    q: int,
+    mask: Array | None = None,
+    lengths: Sequence[int] | None = None,
+    u_filtered: Array | None = None,
+) -> FilterScore:
+    """Scores of the filter with these parameters; see :class:`FilterScore`.
+
+    Args:
+        v, p, ell, q, mask, lengths: as in :func:`filter_series`.
+        u_filtered: the filtered series, where it is at hand.
+    """
+    data = as_float64(v, "v")
+    if u_filtered is None:
+        u_filtered = filter_series(data, p=p, ell=ell, q=q, mask=mask, lengths=lengths)
+    u = as_float64(u_filtered, "u_filtered")
+    if mask is not None:
+        gone = (as_float64(mask, "mask") != 0).reshape(len(data), -1)
+        data = data.masked_fill(gone.expand_as(data.flatten(1)).view_as(data), np.nan)
+    x, y = data.reshape(len(data), -1), u.reshape(len(data), -1)
+    follows = torch.ones(len(x) - 1, dtype=torch.bool)
+    if lengths is not None:
+        follows[torch.tensor(list(lengths)).cumsum(0)[:-1] - 1] = False
+    dx, dy = x.diff(dim=0)[follows], y.diff(dim=0)[follows]
+    ahead = (x[1:] - y[:-1])[follows]
+    smooth = (_nanvar(dy) / _nanvar(dx) / SMOOTHNESS_TARGET).log().abs()
+    prediction = ahead.square().nansum(0) / dx.square().nansum(0)
+    J_smooth, J_pred = smooth.nanmean().item(), prediction.nanmean().item()
+    return FilterScore(J=(J_smooth + J_pred) / 2, J_smooth=J_smooth, J_pred=J_pred)
+
+
+def noise_share(p: int, ell: int, q: int) -> float:
+    """Degrees of freedom a sample: the share of white-noise variance the filter keeps.
+
+    ``1/q`` for independent bumps; less where directions of the span are damped. From
+    the symbol of the Gram matrix, that is for samples far from the ends.
+    """
+    gram = _Bump.of(p, ell, q).gram / _Bump.of(p, ell, q).gram[0]
+    angles = np.linspace(0.0, np.pi, 1001)
+    modes = np.cos(np.outer(angles, np.arange(1, len(gram))))
+    eigenvalues = np.maximum(gram[0] + 2 * modes @ gram[1:], 0.0)
+    kept = 1 - (RIDGE / (eigenvalues + RIDGE)) ** (REFINEMENTS + 1)
+    return float(kept.mean() / q)
+
+
+class _Bump(NamedTuple):
+    """Samples of a bump, and inner products with its translates by 0, q, 2q, ..."""
+
+    phi: Float[Tensor, " w"]
+    gram: Float[np.ndarray, " b"]
+    q: int
+
+    @classmethod
+    def of(cls, p: int, ell: int, q: int) -> "_Bump":
+        check_layout(ell, q)
+        if q > ell // 2:
+            raise ValueError(
+                f"`q` must be at most ell / 2 = {ell // 2}, or bumps leave samples "
+                f"between them uncovered; got {q}."
+            )
+        phi = PolynomialBump(p).phi(np.arange(-ell, ell + 1, 2) / ell)
+        shifts = range(0, ell, q)
+        gram = np.array([phi[m:] @ phi[: ell + 1 - m] for m in shifts])
+        return cls(torch.from_numpy(phi), gram, q)
+
+    @property
+    def overhang(self) -> int:
+        """Samples by which a bump may begin before the record."""
+        inside = self.phi.square().flip(0).cumsum(0).flip(0)
+        return int((inside >= OVERHANG * self.gram[0]).sum()) - 1
+
+
+def _project(
+    x: Float[Tensor, "N D"], seen: Bool[Tensor, " N"], bump: _Bump
+) -> Float[Tensor, "N D"]:
+    """Least-squares fit of the samples seen (others must be 0) by translated bumps."""
+    phi, q = bump.phi, bump.q
+    n, width = len(x), len(phi)
+    room = n + 2 * bump.overhang
+    count = (room - width) // q + 1
+    # What does not fit the spacing is shared by the two ends.
+    before = bump.overhang - (room - width - (count - 1) * q) // 2
+    length = (count - 1) * q + width
+    # The last column is the constant, as far as it was seen.
+    columns = x.new_zeros(1, length, x.shape[1] + 1)
+    columns[0, before : before + n, :-1] = x
+    columns[0, before : before + n, -1] = seen.double()
+    there = columns[..., -1:].contiguous()
+    factor = cholesky_banded(
+        _gram(there, bump, count), lower=True, overwrite_ab=True, check_finite=False
+    )
+    coefficients = columns.new_zeros(1, count, columns.shape[2])
+    misfit = columns
+    for _ in range(1 + REFINEMENTS):
+        right = ops.corr(misfit, phi, q=q)[0].numpy()
+        del misfit  # long, and no longer needed: the next one may take its place
+        change = cho_solve_banded((factor, True), right, check_finite=False)
+        coefficients += torch.from_numpy(change)
+        fitted = ops.corr_t(coefficients, phi, n_samples=length, q=q)
+        misfit = fitted.neg_().add_(columns).mul_(there)
+    # Right where samples were seen, and no others are asked for.
+    fitted = columns.sub_(misfit)[0, before : before + n]
+    del misfit
+    # What the bumps miss of the constant is orthogonal to them: one more direction.
+    missed = 1 - fitted[:, -1:]
+    seen_missed = seen.double()[:, None] * missed
+    size = seen_missed.square().sum()
+    if size < NEGLIGIBLE * seen.sum():
+        return fitted[:, :-1]
+    return fitted[:, :-1].addmm_(missed, seen_missed.mT @ x / size)
+
+
+def _gram(
+    there: Float[Tensor, "1 L 1"], bump: _Bump, count: int
+) -> Float[np.ndarray, "b K"]:
+    """Lower bands of the Gram matrix over the samples that are there."""
+    phi, q = bump.phi, bump.q
+    # In the order LAPACK works in: it would copy any other.
+    bands = np.empty((min(count, len(bump.gram)), count), order="F")
+    bands[:] = bump.gram[:count, None]
+    # All windows that are complete have the same inner products; only the rest, at the
+    # ends and at gaps, is summed one by one.
+    ones = torch.ones_like(phi)
+    full = ops.corr(there, ones, q=q)[0, :, 0] == len(phi)
+    partial = (~full).nonzero().flatten()
+    for number in range(len(bands)):
+        shift = number * q
+        product = torch.zeros_like(phi)
+        product[shift:] = phi[shift:] * phi[: len(phi) - shift]
+        sums = ops.corr(there, product, starts=partial * q)[0, :, 0]
+        bands[number, partial.numpy()] = sums.numpy()
+    bands[0] += RIDGE * bump.gram[0]
+    return bands
+
+
+Part = tuple[slice, list[int]]
+
+
+def _alike(
+    there: Bool[Tensor, "N D"], pieces: Sequence[int]
+) -> Iterator[tuple[Bool[Tensor, " n"], list[Part]]]:
+    """Rows and columns with the same samples seen; they share a Gram matrix."""
+    whole: dict[int, list[Part]] = {}
+    first = 0
+    for length in pieces:
+        rows = slice(first, first + length)
+        first += length
+        for columns in _same_columns(there[rows]):
+            seen = there[rows, columns[0]]
+            width = max(1, ENTRIES // length)
+            for left in range(0, len(columns), width):
+                part = (rows, columns[left : left + width])
+                if seen.all():
+                    whole.setdefault(length, []).append(part)
+                else:
+                    yield seen, [part]
+    for length, parts in whole.items():
+        together: list[Part] = []
+        for part in parts:
+            if sum(len(columns) for _, columns in [*together, part]) * length > ENTRIES:
+                yield there.new_ones(length), together
+                together = []
+            together.append(part)
+        yield there.new_ones(length), together
+
+
+def _same_columns(there: Bool[Tensor, "N D"]) -> list[list[int]]:
+    """Columns grouped by what is there in them."""
+    if there.all():
+        return [list(range(there.shape[1]))]
+    _, group = torch.unique(there.T, dim=0, return_inverse=True)
+    return [
+        (group == g).nonzero().flatten().tolist() for g in range(int(group.max()) + 1)
+    ]
+
+
+def _nanvar(x: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
+    return (x - x.nanmean(0)).square().nanmean(0)

@@ -1,0 +1,121 @@
+"""How much noise a series carries, told from the series alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import factorial
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .. import ops
+from ..common.arrays import as_float64
+from ..common.typing import Array
+from .segments import segment_starts
+
+# Points of the finite-difference stencils, and the orders that are compared.
+WIDTH = 17
+ORDER, LOWER_ORDER = 6, 4
+# Relative difference of the two estimates above which neither is to be trusted.
+DISAGREEMENT = 0.1
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """Standard deviation of the noise per component.
+
+    Attributes:
+        sigma: the estimate, float64 ``[*state]``.
+        sigma_lower_order: a second one that sees more of the signal, ``[*state]``.
+        reliable: where the two differ by less than 10 %, ``[*state]``. Elsewhere the
+            signal is not smooth over 17 samples and `sigma` is an upper bound only:
+            sample more finely to tell noise from signal.
+        n_windows: fewest windows a component was estimated from.
+    """
+
+    sigma: Float[Tensor, "..."]
+    sigma_lower_order: Float[Tensor, "..."]
+    reliable: Bool[Tensor, "..."]
+    n_windows: int
+
+
+def estimate_noise(
+    v: Array,
+    *,
+    mask: Array | None = None,
+    lengths: Sequence[int] | None = None,
+) -> NoiseEstimate:
+    """Standard deviation of white noise on a smooth series, without a model.
+
+    A finite difference of order 6 on 17 points, with coefficients of unit norm, takes a
+    smooth signal to almost nothing and leaves the variance of white noise as it is. The
+    estimate is the root mean square of what it leaves. Steps must be uniform; their
+    size does not matter.
+
+    Args:
+        v: series, ``[N, *state]``; NaN marks missing values.
+        mask: True where a value is missing, ``[N]`` or ``[N, *state]``.
+        lengths: lengths of several series laid end to end.
+
+    Raises:
+        ValueError: no 17 consecutive samples are there.
+    """
+    data = as_float64(v, "v")
+    if data.dim() == 0:
+        raise ValueError("`v` must have a time axis; got a single number.")
+    state = data.shape[1:]
+    flat = data.reshape(len(data), state.numel())
+    missing = ~flat.isfinite()
+    if mask is not None:
+        gone = as_float64(mask, "mask") != 0
+        missing = missing | gone.reshape(len(data), -1)
+    starts = segment_starts(len(data), WIDTH - 1, 1, lengths=lengths)
+    if len(starts) == 0:
+        raise ValueError(
+            f"`v` must have {WIDTH} consecutive samples to tell noise from signal; "
+            f"it has {max(lengths or [len(data)])} in a row."
+        )
+    clean, use = flat[None].contiguous(), None
+    counts = torch.full((flat.shape[1],), len(starts))
+    if missing.any():
+        clean = clean.masked_fill(missing, 0.0)
+        ones = torch.ones(WIDTH, dtype=torch.float64)
+        use = ops.corr(missing.double()[None], ones, starts=starts)[0] == 0
+        counts = use.sum(0)
+    if (counts == 0).any():
+        raise ValueError(
+            f"every component of `v` must have {WIDTH} consecutive samples that are "
+            f"not missing; {int((counts == 0).sum())} of {len(counts)} have none."
+        )
+    levels = []
+    for order in (ORDER, LOWER_ORDER):
+        left = ops.corr(clean, _stencil(order), starts=starts)[0]
+        if use is not None:
+            left *= use
+        squares = left.square_().sum(0)
+        levels.append((squares / counts).sqrt().reshape(state))
+    sigma, lower = levels
+    # Rounding of the data is the least noise there can be.
+    floor = torch.finfo(torch.float64).eps * clean[0].abs().amax(0).reshape(state)
+    return NoiseEstimate(
+        sigma=sigma,
+        sigma_lower_order=lower,
+        reliable=(sigma - lower).abs() <= DISAGREEMENT * sigma + floor,
+        n_windows=int(counts.min()),
+    )
+
+
+@lru_cache(maxsize=8)
+def _stencil(order: int) -> Float[Tensor, " 17"]:
+    """Coefficients of the derivative, exact to degree 16, scaled to unit norm.
+
+    They solve ``sum_i c_i x_i^j = j! [j = order]``; centred offsets in units of the
+    half width keep the system well conditioned.
+    """
+    x = np.linspace(-1.0, 1.0, WIDTH)
+    right = np.zeros(WIDTH)
+    right[order] = factorial(order)
+    c = np.linalg.solve(np.vander(x, increasing=True).T, right)
+    return torch.from_numpy(c / np.linalg.norm(c))
