@@ -89,18 +89,6 @@ def test_what_a_fit_found_is_among_them() -> None:
         assert wanted <= attributes(short_fit(name)).keys()
 
 
-def test_files_of_earlier_releases_are_read(tmp_path: Path) -> None:
-    model = short_fit("skiprfm")
-    model.save(tmp_path / "model.pt")
-    state = torch.load(tmp_path / "model.pt", weights_only=True)
-    del state["fitted"]
-    torch.save(state, tmp_path / "old.pt")
-    again = load(tmp_path / "old.pt")
-    u0, t = noisy()[0], DT * torch.arange(20)
-    assert torch.equal(again.forecast(u0, t), model.forecast(u0, t))
-    assert not hasattr(again, "ridge_")
-
-
 @pytest.mark.parametrize("name", SHORT)
 def test_progress_is_shown_where_it_is_asked_for(
     name: str, capfd: pytest.CaptureFixture[str]

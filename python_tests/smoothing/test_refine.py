@@ -112,16 +112,22 @@ def test_rounds_stop_when_held_out_values_are_predicted_worse() -> None:
 
 def test_a_model_that_is_not_that_good_is_believed_less_again() -> None:
     """One per cent of the field is too much for steps that are sure to 1e-3 sigma."""
-    _, v, _ = noisy_lorenz63(2000, 0.02)
 
     def fit(u: Tensor):
         return lambda t, x: 1.01 * lorenz63_field(x)
 
-    result = refine(v, fit, dt=DT, schedule=(0.1, 0.001, 0.001))
-    levels = [row.process_noise for row in result.history]
-    assert levels == [0.1, 0.001, 0.1, 0.1]
-    assert result.history[1].held_out > result.history[0].held_out
-    assert result.reason == "the schedule ended" and result.best == 4
+    worse = 0
+    for seed in range(1, 5):
+        _, v, _ = noisy_lorenz63(2000, 0.02, seed=seed)
+        rows = (result := refine(v, fit, dt=DT, schedule=(0.1, 0.001, 0.001))).history
+        assert [row.process_noise for row in rows[:2]] == [0.1, 0.001]
+        if rows[1].held_out > 1.5 * rows[0].held_out:
+            worse += 1
+            assert all(row.process_noise == 0.1 for row in rows[2:])
+        # Whatever was tried, what is kept is no worse than the first round.
+        assert result.judged.held_out < 1.05 * rows[0].held_out
+    # States that cannot follow the field at all stay where the first round left them.
+    assert worse > 0
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -9,12 +9,18 @@ from wpnode_ext.weak.noise import estimate_noise
 
 
 @pytest.mark.parametrize("ratio", [0.05, 0.1, 0.2])
-def test_noise_on_lorenz63_is_found_within_3_percent(ratio: float) -> None:
-    v, sigma = add_noise(lorenz63(10_000, 0.01), ratio, seed=1)
-    estimate = estimate_noise(v)
-    assert ((estimate.sigma / sigma - 1).abs() < 0.03).all()
-    assert estimate.reliable.all()
-    assert estimate.n_windows == 10_000 - 16
+def test_noise_on_lorenz63_is_found_within_2_percent(ratio: float) -> None:
+    clean, errors = lorenz63(10_000, 0.01), []
+    for seed in range(1, 6):
+        v, sigma = add_noise(clean, ratio, seed=seed)
+        estimate = estimate_noise(v)
+        assert estimate.reliable.all()
+        assert estimate.n_windows == 10_000 - 16
+        errors.append(estimate.sigma / sigma - 1)
+    # Residuals of neighbouring windows have correlations r_k: the relative standard
+    # error of one sigma is sqrt(sum_k r_k^2 / (2 N)), here 0.016, of their mean 0.004.
+    assert torch.stack(errors).mean().abs() < 0.02
+    assert torch.stack(errors).abs().max() < 0.08
 
 
 def test_polynomials_below_the_order_of_the_difference_carry_no_noise() -> None:
