@@ -81,7 +81,7 @@ class Layout:
         return (draw.tensor(random, (self.n_samples,), torch.float64) + 1.1).cumsum(0)
 
 
-def layout(random: Random, *, even: bool = False) -> Layout:
+def draw_layout(random: Random, *, even: bool = False) -> Layout:
     ell = random.choice((0, 1, 2, 3, 4, 7, 10, 20, 33))
     if even:
         ell = random.choice((2, 4, 6, 10, 20))
@@ -118,7 +118,7 @@ def _reference(name: str) -> Callable[..., Any]:
 
 def _operator(name: str, random: Random) -> Call:
     """An entry of `wpnode_ext.ops`, or the registered operator of the same name."""
-    at = layout(random)
+    at = draw_layout(random)
     x, w = at.series(random), at.weights(random)
     common: dict[str, Any] = {"q": at.q, "starts": at.starts}
     if name == "corr":
@@ -182,7 +182,7 @@ def _expected_loss(gradient: bool) -> Callable[..., Any]:
 
 def _generated(name: str, random: Random) -> Call:
     """Operators whose weights come from times."""
-    at = layout(random, even=True)
+    at = draw_layout(random, even=True)
     p, t = random.choice((1, 2, 4, 8, 64)), at.times(random)
     common = {"t": t, "starts": at.starts, "q": at.q, "p": p, "ell": at.ell}
     if name == "segment_rows":
@@ -221,7 +221,7 @@ def _sums_to_the_integral(p: int, half: float) -> float:
 
 
 def _uniform(name: str, random: Random) -> Call:
-    at = layout(random, even=True)
+    at = draw_layout(random, even=True)
     p, dt = random.choice((1, 2, 8, 64)), random.choice((1.0, 1e-3, 7.5))
     d = random.choice((1, 2)) if p > 1 else 1
     arguments = {"p": p, "ell": at.ell, "dt": dt, "d": d}
@@ -242,7 +242,7 @@ def _uniform(name: str, random: Random) -> Call:
 
 
 def _irregular(name: str, random: Random) -> Call:
-    at = layout(random, even=True)
+    at = draw_layout(random, even=True)
     p, t = random.choice((1, 2, 8, 64)), at.times(random)
     first = at.starts if at.starts is not None else torch.arange(0, 1)
     rule, d = random.choice(("linear", "spline")), 1
@@ -266,7 +266,7 @@ def _irregular(name: str, random: Random) -> Call:
 
 def _checks(name: str, random: Random) -> Call:
     """What looks at integers only."""
-    at = layout(random, even=True)
+    at = draw_layout(random, even=True)
     starts = at.starts if at.starts is not None else torch.zeros(1, dtype=torch.int64)
     if name == "check_parameters":
         arguments: dict[str, Any] = {"p": 8, "ell": at.ell, "d": 1}
@@ -302,9 +302,9 @@ def _checks(name: str, random: Random) -> Call:
 
 
 def _plan(name: str, random: Random) -> Call:
-    at = layout(random, even=True)
+    at = draw_layout(random, even=True)
     while at.starts is not None and len(at.starts) == 0:
-        at = layout(random, even=True)
+        at = draw_layout(random, even=True)
     at.batch, at.state = max(1, at.batch), max(1, at.state)
     v = at.series(random)[0]
     f = draw.tensor(random, tuple(v.shape), at.dtype)
