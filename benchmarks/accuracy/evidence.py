@@ -23,8 +23,8 @@ from finished import append, read_results
 from closed_form import trajectory
 from wpnode_ext import evaluate_field, keep_freed_memory
 from wpnode_ext.data import add_noise, make_series
-from wpnode_ext.learning.search import own_or_made
-from wpnode_ext.learning.solve import solve_field
+from wpnode_ext.model.search import own_or_made
+from wpnode_ext.model.solve import solve_field
 from wpnode_ext.settings.config import (
     ClosedFormConfig,
     FieldConfig,

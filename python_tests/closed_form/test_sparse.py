@@ -9,7 +9,7 @@ from wpnode_ext import WPNODE, load
 from wpnode_ext.closed_form import find_support, fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, SparseField
-from wpnode_ext.learning import solve as direct
+from wpnode_ext.model import solve as direct
 from wpnode_ext.settings.config import ClosedFormConfig, TrainConfig
 
 DT = 0.01

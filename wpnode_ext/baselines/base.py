@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from ..common.typing import Array
 from ..coordinates.scaling import Scaler, make_scaler, scaler_from_state_dict
 from ..data import Data, Series, as_series
-from ..learning.prepare import filtered
 from ..model.estimator import choose_weak_form
 from ..model.forecaster import Forecaster
+from ..model.prepare import filtered
 from ..settings.config import TrainConfig, ValidationConfig, WeakForm, resolve
 from ..training import checkpoint
 from .evaluations import counted_evaluations

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..data import Series, add_noise, make_series
-from ..learning.prepare import filtered
 from ..model.estimator import choose_weak_form
+from ..model.prepare import filtered
 from ..settings.config import TrainConfig, resolve
 from ..systems import preset
 

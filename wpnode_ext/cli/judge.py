@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ..data import Series
-from ..learning.prepare import filtered
 from ..metrics import GoodnessOfFit
 from ..metrics.climate import Climate
 from ..metrics.evaluation import Evaluation
 from ..metrics.forecast import SOLVERS
 from ..model.ensemble import EnsembleForecast
 from ..model.forecaster import Forecaster
+from ..model.prepare import filtered
 from ..settings import config as settings
 from ..training.run_folder import RunFolder
 from .common import add_solver_arguments, substeps_of

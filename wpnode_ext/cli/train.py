@@ -10,7 +10,7 @@ from typing import Any
 
 from ..common.files import checked_path
 from ..data import Series
-from ..learning.choose import choose_method, choose_weak_form
+from ..model.choose import choose_method, choose_weak_form
 from ..model.estimator import WPNODE
 from ..model.verdict import PoorFit
 from ..settings import config as settings

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..common.typing import Array
 from ..data import Data, Series, as_series
-from ..learning.reduced import scaled_series
 from ..smoothing import LocalFit, first_states, smooth_around_gaps, step_error
 from ..smoothing.likely_states import likely_states
 from ..training.states_file import RefinedStates
 from .forecaster import Forecaster
+from .reduced import scaled_series
 
 # Error of a field from sample to sample, in units of the noise, where none is known.
 PROCESS_NOISE = 0.1

@@ -15,11 +15,6 @@ from ..coordinates.reduced import Coordinates
 from ..coordinates.symmetry import Symmetry
 from ..data import Data, Series, as_series
 from ..fields import as_field
-from ..learning.choose import choose_method, choose_weak_form, left_out
-from ..learning.network import Place, train_network
-from ..learning.prepare import attach_forcing, hold_out, make_field, prepare
-from ..learning.reduced import checked_coordinates, checked_symmetry
-from ..learning.search import solve_best
 from ..settings.config import FieldKind, Method, TrainConfig, from_settings, resolve
 from ..training.distributed import ProcessGroup
 from ..training.log import RunLog
@@ -28,8 +23,13 @@ from ..training.states_file import RefinedStates, write_states
 from ..training.trainer import TrainingDiverged
 from ..weak.selection import WeakFormChoice
 from .assimilation import Assimilator
+from .choose import choose_method, choose_weak_form, left_out
 from .file import read_model
 from .judge import judge_model
+from .network import Place, train_network
+from .prepare import attach_forcing, hold_out, make_field, prepare
+from .reduced import checked_coordinates, checked_symmetry
+from .search import solve_best
 from .verdict import warn_of
 
 
@@ -77,7 +77,7 @@ class WPNODE(Assimilator):
         result_: how training ended.
         states_, states_std_: refined states at the samples and their error bars, in the
             units of the data; None where states were not refined. For networks see
-            :func:`~wpnode_ext.learning.refined_network.refine_network`.
+            :func:`~wpnode_ext.model.refined_network.refine_network`.
         sigma_: noise per component, in the units of the data; None likewise.
 
     Those of :class:`~wpnode_ext.model.forecaster.Forecaster` hold the model;

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from ..coordinates.scaling import Scaler, scaler_from_state_dict
 from ..fields import EquivariantField, Field, LinearField, RestrictedField, SparseField
-from ..learning.prepare import make_field
 from ..settings.config import TrainConfig, from_settings, to_dict
 from ..training import checkpoint
+from .prepare import make_field
 from .schema import check_field_size, check_model
 from .verdict import Verdict, verdict_from
 

@@ -15,8 +15,6 @@ from ..coordinates.scaling import LinearScaler, Scaler
 from ..data import Data, Series, as_series
 from ..fields import Forcing
 from ..fields.base import FarField, device_of
-from ..learning.inputs import attached, inputs_at, inputs_of, refuse_inputs
-from ..learning.prepare import filtered, make_record, running_clocks
 from ..metrics import GoodnessOfFit, goodness_of_fit
 from ..metrics.climate import Climate, evaluate_climate
 from ..metrics.evaluation import Evaluation, evaluate_field
@@ -26,6 +24,8 @@ from ..training.validation import ForecastValidation
 from .ensemble import EnsembleForecast, forecast_members
 from .equations import equations_of
 from .file import write_model
+from .inputs import attached, inputs_at, inputs_of, refuse_inputs
+from .prepare import filtered, make_record, running_clocks
 from .verdict import Verdict
 
 # Of the largest state that is known: beyond so many of it a forecast has diverged.

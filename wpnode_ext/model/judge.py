@@ -8,12 +8,12 @@ from torch import nn
 
 from ..data import Series
 from ..fields import as_field
-from ..learning.inputs import attached, inputs_of
-from ..learning.prepare import running_clocks
 from ..metrics import GoodnessOfFit
 from ..smoothing.held_out import spread_stretches
 from ..solvers.rollouts import in_dtype
 from .forecaster import Forecaster
+from .inputs import attached, inputs_of
+from .prepare import running_clocks
 from .verdict import Verdict, judge_fit
 
 # Share of the data that forecasts are compared with where the settings hold out none,

@@ -8,8 +8,8 @@ from .. import figures
 from ..data import Series
 from ..data.noise import NOISE_OF, noise_ratio, noise_table
 from ..figures import save_figure
-from ..learning.prepare import filtered
 from ..model.forecaster import Forecaster
+from ..model.prepare import filtered
 from ..training.run_folder import RunFolder
 from ..training.states_file import RefinedStates
 from ..weak.noise import estimate_noise

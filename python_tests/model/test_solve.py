@@ -10,12 +10,12 @@ from trajectories import lorenz63, normal
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import MLPField
-from wpnode_ext.learning.choose import choose_method
-from wpnode_ext.learning.members import draw_members
-from wpnode_ext.learning.reduced import scaled_series
+from wpnode_ext.model.choose import choose_method
 from wpnode_ext.model.ensemble import EnsembleForecast
 from wpnode_ext.model.estimator import WPNODE, load
 from wpnode_ext.model.export import export_field
+from wpnode_ext.model.members import draw_members
+from wpnode_ext.model.reduced import scaled_series
 from wpnode_ext.settings.config import FieldConfig, OptimConfig, TrainConfig, WeakForm
 from wpnode_ext.training.run_folder import RunFolder
 from wpnode_ext.training.states_file import read_states

@@ -11,11 +11,11 @@ from wpnode_ext.coordinates.reduced import Coordinates
 from wpnode_ext.coordinates.symmetry import Symmetry
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
-from wpnode_ext.learning.reduced import make_state_scaler, reduced_scaler, restricted
-from wpnode_ext.learning.solve import solve_field
 from wpnode_ext.model import estimator
 from wpnode_ext.model.estimator import WPNODE
 from wpnode_ext.model.export import export_field
+from wpnode_ext.model.reduced import make_state_scaler, reduced_scaler, restricted
+from wpnode_ext.model.solve import solve_field
 from wpnode_ext.settings.config import (
     ClosedFormConfig,
     FieldConfig,

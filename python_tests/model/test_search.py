@@ -9,8 +9,8 @@ from problems import noisy_lorenz63
 from wpnode_ext import WPNODE, load
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField
-from wpnode_ext.learning import search as feature_search
-from wpnode_ext.learning.search import Candidate, solve_best
+from wpnode_ext.model import search as feature_search
+from wpnode_ext.model.search import Candidate, solve_best
 from wpnode_ext.settings.config import (
     ClosedFormConfig,
     FieldConfig,

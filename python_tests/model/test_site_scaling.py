@@ -7,8 +7,8 @@ from trajectories import lorenz96
 from wpnode_ext import WPNODE, make_series
 from wpnode_ext.coordinates.symmetry import Symmetry
 from wpnode_ext.fields import ConvField, LibraryField, MLPField, RingField
-from wpnode_ext.learning.prepare import prepare
-from wpnode_ext.learning.reduced import make_state_scaler
+from wpnode_ext.model.prepare import prepare
+from wpnode_ext.model.reduced import make_state_scaler
 from wpnode_ext.settings.config import FieldConfig, TrainConfig, resolve
 
 DT = 0.01

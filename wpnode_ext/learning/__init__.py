@@ -1,1 +1,0 @@
-"""From observations to a fitted field: choose, prepare, learn."""
