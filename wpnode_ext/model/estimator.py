@@ -24,7 +24,7 @@ from ..training.trainer import TrainingDiverged
 from ..weak.selection import WeakFormChoice
 from .assimilation import Assimilator
 from .choose import choose_method, choose_weak_form, left_out
-from .file import read_model
+from .files import read_model
 from .judge import judge_model
 from .network import Place, train_network
 from .prepare import attach_forcing, hold_out, make_field, prepare

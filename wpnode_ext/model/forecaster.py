@@ -23,7 +23,7 @@ from ..solvers.rollouts import RolloutResult, rollout
 from ..training.validation import ForecastValidation
 from .ensemble import EnsembleForecast, forecast_members
 from .equations import equations_of
-from .file import write_model
+from .files import write_model
 from .inputs import attached, inputs_at, inputs_of, refuse_inputs
 from .prepare import filtered, make_record, running_clocks
 from .verdict import Verdict
