@@ -11,27 +11,25 @@ The figure goes to ``figures/irregular_sampling.png``.
 """
 
 # %%
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import torch
+from command_line import start
 from torch import Tensor
 
-from wpnode_ext.model.estimator import WPNODE
-from wpnode_ext.solvers.rollouts import rollout
+import wpnode_ext as wp
+from wpnode_ext.figures import forecast, save_figure
 
 
 @dataclass
 class Settings:
     n_samples: int = 3000
-    dt: float = 0.05
-    noise: float = 0.05
-    ell: int = 30
-    q: int = 2
     epochs: int = 300
     seed: int = 0
+
+
+DT, NOISE = 0.05, 0.05
 
 
 def van_der_pol(t: Tensor | float, u: Tensor) -> Tensor:
@@ -39,71 +37,55 @@ def van_der_pol(t: Tensor | float, u: Tensor) -> Tensor:
     return torch.stack([y, (1 - x**2) * y - x], dim=-1)
 
 
-def main(settings: Settings, figure: Path) -> None:
-    # %% Data
-    generator = torch.Generator().manual_seed(settings.seed)
-    n = settings.n_samples
+def irregular_times(n: int, generator: torch.Generator) -> Tensor:
+    """Jittered times without a random tenth of the samples and without a gap."""
     jitter = torch.rand(n, generator=generator).double() - 0.5
-    t = settings.dt * (torch.arange(n, dtype=torch.float64) + 0.6 * jitter)
+    t = DT * (torch.arange(n, dtype=torch.float64) + 0.6 * jitter)
     keep = torch.rand(n, generator=generator) > 0.1
     keep[n // 3 : n // 3 + n // 20] = False  # the instrument was off
     keep[0] = True
-    t = t[keep]
-    clean = rollout(van_der_pol, torch.tensor([[2.0, 0.0]]), t).u[:, 0]
+    return t[keep]
 
-    # %% Noise
+
+def main(settings: Settings, figure: Path) -> None:
+    # %% Data and noise
+    generator = torch.Generator().manual_seed(settings.seed)
+    t = irregular_times(settings.n_samples, generator)
+    clean = wp.rollout(van_der_pol, torch.tensor([[2.0, 0.0]]), t).u[:, 0]
     noise = torch.randn(clean.shape, generator=generator, dtype=torch.float64)
-    noisy = clean + settings.noise * noise
+    noisy = clean + NOISE * noise
 
-    # %% Model and training
-    def learn(times: dict) -> WPNODE:
-        model = WPNODE(
-            method="weak",
-            p=4,
-            ell=settings.ell,
-            q=settings.q,
-            epochs=settings.epochs,
-            seed=settings.seed,
-            verbose=True,
-        )
-        return model.fit(noisy, **times)
-
-    right = learn({"t": t})
-    wrong = learn({"dt": (t[-1] / len(t)).item()})
-
-    # %% Judge
-    times = settings.dt * torch.arange(400, dtype=torch.float64)
-    starts = clean[:: max(1, len(clean) // 20)][:20]
-    truth = rollout(van_der_pol, starts, times).u
-    paths = {
-        "true times": right.rollout(starts, times).u,
-        "times taken as uniform": wrong.rollout(starts, times).u,
+    # %% Model and training: with the true times, and with wrong ones
+    network = {
+        "method": "weak",
+        "weak": {"p": 4, "ell": 30, "q": 2},
+        "optim.epochs": settings.epochs,
+        "seed": settings.seed,
     }
-    spread = truth.std()
+    models = {
+        "true times": wp.WPNODE(config=network).fit(noisy, t=t),
+        "times taken as uniform": wp.WPNODE(config=network).fit(
+            noisy, dt=(t[-1] / len(t)).item()
+        ),
+    }
+
+    # %% Judgement
+    times = DT * torch.arange(400, dtype=torch.float64)
+    starts = clean[:: max(1, len(clean) // 20)][:20]
+    truth = wp.rollout(van_der_pol, starts, times).u
+    paths = {name: m.rollout(starts, times).u for name, m in models.items()}
     for name, path in paths.items():
-        error = (path - truth).square().mean().sqrt() / spread
+        error = (path - truth).square().mean().sqrt() / truth.std()
         print(f"{name:24s} error over {times[-1]:.0f} units of time: {error:.3f}")
-    draw(times, truth[:, 0], {k: p[:, 0] for k, p in paths.items()}, figure)
-    print(f"figure: {figure}")
-
-
-def draw(t: Tensor, truth: Tensor, paths: dict[str, Tensor], path: Path) -> None:
-    figure, axes = plt.subplots(figsize=(8, 3), layout="constrained")
-    axes.plot(t, truth[:, 0], "k", label="truth")
-    for name, states in paths.items():
-        axes.plot(t, states[:, 0], "--", label=name)
-    axes.set(xlabel="time", ylabel="x")
-    axes.legend(loc="upper right")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    picture = forecast(
+        times,
+        torch.stack([path[:, 0] for path in paths.values()], dim=1),
+        torch.stack([truth[:, 0]] * len(paths), dim=1),
+        titles=list(paths),
+        names=["x", "y"],
+    )
+    save_figure(picture, figure)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fast", action="store_true", help="seconds, for tests")
-    default = Path("figures/irregular_sampling.png")
-    parser.add_argument("--figure", type=Path, default=default)
-    arguments = parser.parse_args()
-    small = Settings(n_samples=400, epochs=2)
-    main(small if arguments.fast else Settings(), arguments.figure)
+    start(main, Settings(), fast=Settings(n_samples=400, epochs=2))
