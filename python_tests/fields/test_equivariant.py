@@ -13,8 +13,8 @@ from wpnode_ext.coordinates.symmetry import Symmetry
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
 from wpnode_ext.smoothing import projected_step
-from wpnode_ext.smoothing.model_step import ModelStep
 from wpnode_ext.smoothing.smoother import as_problem
+from wpnode_ext.smoothing.steps import ModelStep
 
 WEAK: dict[str, Any] = {"p": 4, "ell": 20, "q": 4}
 

@@ -5,7 +5,7 @@ import torch
 
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.smoothing.exponential_step import ExponentialStep, make_step
-from wpnode_ext.smoothing.model_step import ModelStep
+from wpnode_ext.smoothing.steps import ModelStep
 from wpnode_ext.solvers.runge_kutta import integrate
 
 

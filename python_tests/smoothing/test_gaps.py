@@ -18,7 +18,7 @@ from wpnode_ext.smoothing.gaps import (
     smooth_around_gaps,
     without,
 )
-from wpnode_ext.smoothing.model_step import ModelStep
+from wpnode_ext.smoothing.steps import ModelStep
 
 DT = 0.01
 

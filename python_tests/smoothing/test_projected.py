@@ -8,9 +8,9 @@ from trajectories import lorenz63, normal
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, RingField
 from wpnode_ext.fields.linear import LinearField
-from wpnode_ext.smoothing.model_step import ModelStep
 from wpnode_ext.smoothing.projected import projected_step
 from wpnode_ext.smoothing.smoother import as_problem
+from wpnode_ext.smoothing.steps import ModelStep
 
 SIGMA, PROCESS = 0.3, 0.02
 

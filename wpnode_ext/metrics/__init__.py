@@ -1,6 +1,6 @@
 """Judgement: how long a forecast holds, and whether its climate is right."""
 
-from .densities import joint_pdf, kernel_density, kl_divergence, marginal_kl, pdf
+from .distances import joint_pdf, kernel_density, kl_divergence, marginal_kl, pdf
 from .forecast import (
     Boundedness,
     LeadTimeError,

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..common.arrays import as_float64
 from ..common.typing import Array, Field
 from ..solvers.rollouts import rollout
-from .densities import kl_divergence
+from .distances import kl_divergence
 from .vpt import Definition, normalised_error
 
 # The solvers the paper swaps.

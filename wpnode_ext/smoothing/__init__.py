@@ -1,8 +1,8 @@
 """Noisy series and a model that is almost right: the states between the two."""
 
+from .first_states import LocalFit, first_states, is_negligible, local_polynomial
 from .gaps import smooth_around_gaps
 from .held_out import Watch, hide_values
-from .local_polynomial import LocalFit, first_states, is_negligible, local_polynomial
 from .process_noise import step_error
 from .projected import ProjectedStep, projected_step
 from .refine import Refinement, refine

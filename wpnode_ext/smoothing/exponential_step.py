@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..fields.linear import LinearField
 from ..solvers.exponential import Etdrk4, is_stiff, phi_functions
-from .model_step import SLICE, ModelStep
+from .steps import SLICE, ModelStep
 
 
 class ExponentialStep:

@@ -16,8 +16,8 @@ from ..common.typing import Field
 from ..data import Series
 from ..weak.segments import gap_free_runs
 from .exponential_step import make_step
+from .first_states import LocalFit
 from .gauss_newton import Step
-from .local_polynomial import LocalFit
 from .smoother import SmoothedStates, smooth_states
 
 # A forecast that is this many times as far from the mean as data ever are is given up.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .block_tridiagonal import factor
 from .exponential_step import ExponentialStep
-from .model_step import ModelStep
+from .steps import ModelStep
 
 Step = ModelStep | ExponentialStep
 # What the steps of a model miss, and their derivatives by the states.

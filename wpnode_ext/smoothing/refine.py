@@ -20,10 +20,10 @@ from torch import Tensor
 from ..common.typing import Array, Field
 from ..data import Series, as_series
 from ..fields.linear import LinearField
+from .first_states import NEGLIGIBLE_NOISE, first_states, is_negligible
 from .gaps import ended_at, long_gaps, smooth_around_gaps, without
 from .gauss_newton import StepFailed
 from .held_out import Watch, hide_values, spread_stretches
-from .local_polynomial import NEGLIGIBLE_NOISE, first_states, is_negligible
 from .projected import ProjectedStep
 from .rounds import TOLERANCE, Fit, Round, Rounds, is_wide, record
 from .wide import WideStep

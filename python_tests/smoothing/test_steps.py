@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from wpnode_ext.fields import LibraryField
-from wpnode_ext.smoothing.model_step import ModelStep
+from wpnode_ext.smoothing.steps import ModelStep
 
 
 @pytest.mark.parametrize("substeps", [1, 2])

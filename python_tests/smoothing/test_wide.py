@@ -14,10 +14,10 @@ from wpnode_ext.smoothing import is_wide, refine
 from wpnode_ext.smoothing.directions import Directions
 from wpnode_ext.smoothing.exponential_step import ExponentialStep
 from wpnode_ext.smoothing.gauss_newton import Problem, StepFailed
-from wpnode_ext.smoothing.model_step import ModelStep
 from wpnode_ext.smoothing.projected import projected_step
 from wpnode_ext.smoothing.projected_operator import ProjectedOperator
 from wpnode_ext.smoothing.smoother import as_problem, smooth_states
+from wpnode_ext.smoothing.steps import ModelStep
 from wpnode_ext.smoothing.wide import wide_step
 
 SIGMA, PROCESS = 0.05, 0.005
