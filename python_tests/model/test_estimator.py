@@ -218,7 +218,7 @@ def test_misuse_is_refused_with_the_reason(fitted) -> None:
         fitted.fit(make_series(physical(), dt=DT), DT)
     with pytest.raises(ValueError, match="needs the `run` folder"):
         WPNODE(config=config()).fit(physical(), DT, resume=True)
-    with pytest.raises(ValueError, match="takes states of one axis"):
+    with pytest.raises(ValueError, match="`v` must have states with 1 axis"):
         WPNODE(config=config(epochs=1)).fit(physical(400).reshape(200, 2, 2), DT)
     with pytest.raises(TypeError, match="takes inputs"):
         net = torch.nn.Linear(2, 2)

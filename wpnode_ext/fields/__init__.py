@@ -8,6 +8,7 @@ function or ``nn.Module`` of this form is a field; the classes here are the usua
 from .base import AutonomousField, Field, FunctionField, as_field
 from .conv import ConvField
 from .equivariant import EquivariantField
+from .factory import FIELDS, FieldConfig, FieldKind, make_field
 from .forcing import Forcing
 from .hidden_units import hit_and_run
 from .library import LibraryField
@@ -19,10 +20,13 @@ from .ring import RingField
 from .sparse import SparseField
 
 __all__ = [
+    "FIELDS",
     "AutonomousField",
     "ConvField",
     "EquivariantField",
     "Field",
+    "FieldConfig",
+    "FieldKind",
     "Forcing",
     "FunctionField",
     "LibraryField",
@@ -34,4 +38,5 @@ __all__ = [
     "SparseField",
     "as_field",
     "hit_and_run",
+    "make_field",
 ]

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .base import Field
-from .mlp import Activation, draw_weights, make_activation
+from .factory import FIELDS, Activation, FieldConfig, FieldKind
+from .mlp import draw_weights, make_activation
 
 
 class ConvField(Field):
@@ -83,3 +84,30 @@ def _ring_convolution(inputs: int, outputs: int, kernel: int) -> nn.Conv1d:
     return nn.Conv1d(
         inputs, outputs, kernel, padding=kernel // 2, padding_mode="circular"
     )
+
+
+def _make(
+    config: FieldConfig,
+    shape: tuple[int, ...],
+    forcing_dim: int,
+    generator: torch.Generator,
+) -> ConvField:
+    return ConvField(
+        1 if len(shape) == 1 else shape[0],
+        width=config.width,
+        kernels=config.kernels,
+        activation=config.activation,
+        forcing_dim=forcing_dim,
+        generator=generator,
+    )
+
+
+def _count(config: FieldConfig, shape: tuple[int, ...], forcing_dim: int) -> int:
+    channels = 1 if len(shape) == 1 else shape[0]
+    between = [config.width] * (len(config.kernels) - 1)
+    widths = [channels + forcing_dim, *between, channels]
+    pairs = zip(widths, widths[1:], config.kernels, strict=False)
+    return sum(a * b * k for a, b, k in pairs)
+
+
+FIELDS.add("conv", FieldKind(_make, _count, shared=True, axes=(1, 2)))

@@ -8,7 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .factory import FIELDS, FieldConfig, FieldKind
 from .linear import LinearField, check_outputs
+
+# No polynomial has more terms than this.
+_MOST_TERMS = 10**12
 
 
 class LibraryField(LinearField):
@@ -240,3 +244,33 @@ def _sum_of(terms: list[tuple[float, str]], digits: int) -> str:
         lead = f" {sign} " if text else ("-" if sign == "-" else "")
         text += f"{lead}{abs(value):.{digits}g}" + (f" {label}" if label else "")
     return text or "0"
+
+
+def make_polynomial(
+    config: FieldConfig, dim: int, forcing_dim: int, outputs: int | None = None
+) -> LibraryField:
+    """The polynomial of `dim` variables and the inputs that settings describe."""
+    return LibraryField(dim, config.degree, outputs=outputs, forcing_dim=forcing_dim)
+
+
+def count_polynomial(config: FieldConfig, variables: int) -> int:
+    """Number of its terms, ``C(variables + degree, degree)``, and of its degrees.
+
+    Numbers beyond any field are not computed to their end.
+    """
+    terms, degree = 1, max(config.degree, 0)
+    for k in range(1, min(variables, degree) + 1):
+        terms = terms * (max(variables, degree) + k) // k
+        if terms > _MOST_TERMS:
+            break
+    return terms + degree
+
+
+FIELDS.add(
+    "library",
+    FieldKind(
+        lambda config, shape, inputs, _: make_polynomial(config, shape[0], inputs),
+        lambda config, shape, inputs: count_polynomial(config, shape[0] + inputs),
+        linear=True,
+    ),
+)

@@ -1,16 +1,16 @@
 """Fully connected field, the network of the paper."""
 
+import itertools
 import math
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from .base import Field
-
-Activation = Literal["gelu", "tanh", "silu", "relu"]
+from .factory import FIELDS, Activation, FieldConfig, FieldKind
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "gelu": nn.GELU,
@@ -87,3 +87,26 @@ def draw_weights(module: nn.Module, generator: torch.Generator) -> None:
             bound = 1.0 / math.sqrt(layer.weight[0].numel())
             for parameter in layer.parameters():
                 parameter.uniform_(-bound, bound, generator=generator)
+
+
+def _make(
+    config: FieldConfig,
+    shape: tuple[int, ...],
+    forcing_dim: int,
+    generator: torch.Generator,
+) -> MLPField:
+    return MLPField(
+        shape[0],
+        config.hidden,
+        activation=config.activation,
+        forcing_dim=forcing_dim,
+        generator=generator,
+    )
+
+
+def _count(config: FieldConfig, shape: tuple[int, ...], forcing_dim: int) -> int:
+    widths = [shape[0] + forcing_dim, *config.hidden, shape[0]]
+    return sum(a * b for a, b in itertools.pairwise(widths))
+
+
+FIELDS.add("mlp", FieldKind(_make, _count))

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .factory import FIELDS, FieldConfig, FieldKind
 from .hidden_units import CURVED, hit_and_run
 from .linear import LinearField, check_outputs
 
@@ -272,3 +273,37 @@ class RandomFeatureField(LinearField):
             if layer:
                 back = heads[layer - 1].T + back @ weights[layer][:, self._inputs :]
         return total
+
+
+def make_features(
+    config: FieldConfig, dim: int, forcing_dim: int, outputs: int | None = None
+) -> RandomFeatureField:
+    """Random features of `dim` variables and the inputs, drawn for the unit box.
+
+    The data draw them anew, see :meth:`LinearField.draw`.
+    """
+    return RandomFeatureField(
+        dim,
+        config.features,
+        depth=config.depth,
+        steepness=1.0 if config.steepness is None else config.steepness,
+        outputs=outputs,
+        forcing_dim=forcing_dim,
+        generator=torch.Generator().manual_seed(0),
+    )
+
+
+def count_features(config: FieldConfig) -> int:
+    """Number of weights between the units of its layers, and one a unit."""
+    return config.features * (1 + config.features * (config.depth - 1))
+
+
+FIELDS.add(
+    "features",
+    FieldKind(
+        lambda config, shape, inputs, _: make_features(config, shape[0], inputs),
+        lambda config, shape, inputs: count_features(config),
+        linear=True,
+        drawn=True,
+    ),
+)

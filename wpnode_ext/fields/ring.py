@@ -6,7 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .factory import FIELDS, FieldConfig, FieldKind
+from .library import count_polynomial, make_polynomial
 from .linear import LinearField
+from .random_features import count_features, make_features
 
 
 class RingField(LinearField):
@@ -96,3 +99,38 @@ class RingField(LinearField):
         if x is None:
             return None
         return x[..., None, :].expand(*x.shape[:-1], self.sites, x.shape[-1])
+
+
+def _of_features(
+    config: FieldConfig, shape: tuple[int, ...], forcing_dim: int, _: torch.Generator
+) -> RingField:
+    local = make_features(config, len(config.offsets), forcing_dim, outputs=1)
+    return RingField(local, shape[0], config.offsets)
+
+
+def _of_polynomials(
+    config: FieldConfig, shape: tuple[int, ...], forcing_dim: int, _: torch.Generator
+) -> RingField:
+    local = make_polynomial(config, len(config.offsets), forcing_dim, outputs=1)
+    return RingField(local, shape[0], config.offsets)
+
+
+def _count_features(config: FieldConfig, shape: tuple[int, ...], _: int) -> int:
+    return count_features(config) + shape[0] + len(config.offsets)
+
+
+def _count_polynomials(
+    config: FieldConfig, shape: tuple[int, ...], forcing_dim: int
+) -> int:
+    reach = len(config.offsets)
+    return count_polynomial(config, reach + forcing_dim) + shape[0] + reach
+
+
+FIELDS.add(
+    "ring",
+    FieldKind(_of_features, _count_features, linear=True, shared=True, drawn=True),
+)
+FIELDS.add(
+    "ring_library",
+    FieldKind(_of_polynomials, _count_polynomials, linear=True, shared=True),
+)

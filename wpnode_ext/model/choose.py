@@ -4,13 +4,12 @@ import torch
 from torch import nn
 
 from ..data import Series
-from ..fields import LinearField
+from ..fields import FIELDS, LinearField
 from ..settings.config import TrainConfig, WeakForm
 from ..weak.selection import EXPONENTS, WeakFormChoice, select_weak_form
 
 # Entries of a state up to which features of all of them together are worth drawing.
 FEW = 12
-_LINEAR = ("features", "library", "ring", "ring_library")
 
 
 def choose_method(
@@ -37,11 +36,11 @@ def choose_method(
         if isinstance(field, LinearField):
             return "closed_form", "the field is linear in its coefficients"
         return "wp", f"{type(field).__name__} is not linear in its parameters"
-    if kind in ("mlp", "conv"):
+    if kind != "auto" and not FIELDS.find(kind).linear:
         return "wp", f"the field {kind!r} is trained by gradients"
     if config.optim.epochs is not None:
         return "wp", "`epochs` speak of training by gradients"
-    if kind in _LINEAR:
+    if kind != "auto":
         return "closed_form", f"the field {kind!r} is linear in its coefficients"
     if len(series.state_shape) != 1:
         return "wp", "states have more than one axis"

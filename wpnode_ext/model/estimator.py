@@ -14,8 +14,8 @@ from ..common.typing import Array
 from ..coordinates.reduced import Coordinates
 from ..coordinates.symmetry import Symmetry
 from ..data import Data, Series, as_series
-from ..fields import as_field
-from ..settings.config import FieldKind, Method, TrainConfig, from_settings, resolve
+from ..fields import as_field, make_field
+from ..settings.config import Method, TrainConfig, from_settings, resolve
 from ..training.distributed import ProcessGroup
 from ..training.log import RunLog
 from ..training.run_folder import RunFolder
@@ -27,7 +27,7 @@ from .choose import choose_method, choose_weak_form, left_out
 from .files import read_model
 from .judge import judge_model
 from .network import Place, train_network
-from .prepare import attach_forcing, hold_out, make_field, prepare
+from .prepare import attach_forcing, hold_out, prepare
 from .reduced import checked_coordinates, checked_symmetry
 from .search import solve_best
 from .verdict import warn_of
@@ -94,7 +94,7 @@ class WPNODE(Assimilator):
         self,
         *,
         method: Method | None = None,
-        field: FieldKind | nn.Module | Any = None,
+        field: str | nn.Module | Any = None,
         refine: bool | None = None,
         ensemble: int | None = None,
         symmetry: Symmetry | str | None = None,
@@ -134,7 +134,7 @@ class WPNODE(Assimilator):
         self._given_scaler = scaler is not None
         self._own_field: nn.Module | None = None
         if isinstance(field, str):
-            base.field = replace(base.field, kind=field)  # type: ignore[arg-type]
+            base.field = replace(base.field, kind=field)
         elif field is not None:
             self._own_field = as_field(field)
         self.config = base

@@ -10,10 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from ..coordinates.scaling import Scaler, scaler_from_state_dict
-from ..fields import EquivariantField, Field, LinearField, RestrictedField, SparseField
+from ..fields import (
+    EquivariantField,
+    Field,
+    LinearField,
+    RestrictedField,
+    SparseField,
+    make_field,
+)
 from ..settings.config import TrainConfig, from_settings, to_dict
 from ..training import checkpoint
-from .prepare import make_field
 from .schema import check_field_size, check_model
 from .verdict import Verdict, verdict_from
 

@@ -10,17 +10,8 @@ from ..coordinates.reduced import Coordinates
 from ..coordinates.scaling import Scaler, StandardScaler
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
-from ..fields import (
-    ConvField,
-    Field,
-    Forcing,
-    LibraryField,
-    LinearField,
-    MLPField,
-    RandomFeatureField,
-    RingField,
-)
-from ..settings.config import FieldConfig, TrainConfig
+from ..fields import Field, Forcing
+from ..settings.config import TrainConfig
 from ..training.validation import ForecastValidation
 from ..weak.filter import filter_series
 from ..weak.record import Record
@@ -98,65 +89,6 @@ def prepare(
         )
     maps = scaled_maps(symmetry, scaler)
     return Prepared(records[0], validate, scaler, forcing_scaler, forcing, maps)
-
-
-def make_field(
-    config: FieldConfig,
-    state_shape: tuple[int, ...],
-    forcing_dim: int,
-    generator: torch.Generator,
-) -> Field:
-    """The field that a configuration describes, with its initial weights."""
-    if config.kind != "conv" and len(state_shape) != 1:
-        raise ValueError(
-            f"the field {config.kind!r} takes states of one axis; the data have shape "
-            f"{list(state_shape)}. Flatten them, or give a field of your own."
-        )
-    if config.kind == "mlp":
-        return MLPField(
-            state_shape[0],
-            config.hidden,
-            activation=config.activation,
-            forcing_dim=forcing_dim,
-            generator=generator,
-        )
-    if config.kind in ("library", "features"):
-        return _linear(config, config.kind, state_shape[0], None, forcing_dim)
-    if config.kind in ("ring", "ring_library"):
-        kind = "library" if config.kind == "ring_library" else "features"
-        local = _linear(config, kind, len(config.offsets), 1, forcing_dim)
-        return RingField(local, state_shape[0], config.offsets)
-    if len(state_shape) not in (1, 2):
-        raise ValueError(
-            "the field 'conv' takes states [sites] or [channels, sites]; the data have "
-            f"shape {list(state_shape)}."
-        )
-    return ConvField(
-        1 if len(state_shape) == 1 else state_shape[0],
-        width=config.width,
-        kernels=config.kernels,
-        activation=config.activation,
-        forcing_dim=forcing_dim,
-        generator=generator,
-    )
-
-
-def _linear(
-    config: FieldConfig, kind: str, dim: int, outputs: int | None, forcing_dim: int
-) -> LinearField:
-    if kind == "library":
-        return LibraryField(
-            dim, config.degree, outputs=outputs, forcing_dim=forcing_dim
-        )
-    return RandomFeatureField(
-        dim,
-        config.features,
-        depth=config.depth,
-        steepness=1.0 if config.steepness is None else config.steepness,
-        outputs=outputs,
-        forcing_dim=forcing_dim,
-        generator=torch.Generator().manual_seed(0),
-    )
 
 
 def hold_out(series: Series, config: TrainConfig) -> tuple[Series, Series | None]:

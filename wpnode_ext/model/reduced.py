@@ -20,6 +20,7 @@ from ..coordinates.scaling import (
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields import (
+    FIELDS,
     EquivariantField,
     LibraryField,
     LinearField,
@@ -32,8 +33,6 @@ from ..smoothing import is_wide
 # What rounds of a refinement work on at most: samples times entries of a state, and for
 # fields with many unknowns samples times what is kept for each.
 ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
-# Kinds of fields that are one map at all sites.
-SHARED = ("conv", "ring", "ring_library")
 # Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
 ORTHOGONAL = 1e-8
 
@@ -115,7 +114,8 @@ def plain_scaler(series: Series, config: TrainConfig, kind: str) -> Scaler:
 def _per(config: TrainConfig) -> Per:
     if config.scaler_per != "auto":
         return config.scaler_per
-    return "channel" if config.field.kind in SHARED else "component"
+    kind = config.field.kind
+    return "channel" if kind in FIELDS and FIELDS.find(kind).shared else "component"
 
 
 def reduced_scaler(

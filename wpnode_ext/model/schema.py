@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..common.schema import check_tensor, check_weights
 from ..coordinates.scaling import LinearScaler
-from ..settings.config import FieldConfig
+from ..fields.factory import FieldConfig, count_weights
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "config": (dict,),
@@ -78,26 +78,7 @@ def check_field_size(
         forcing_dim: inputs.
         stored: numbers in the file.
     """
-    size = 0
-    inputs = shape[-1] + forcing_dim
-    if config.kind == "mlp":
-        widths = [inputs, *config.hidden, shape[-1]]
-        size = sum(a * b for a, b in zip(widths, widths[1:], strict=False))
-    elif config.kind == "conv":
-        channels = 1 if len(shape) == 1 else shape[0]
-        between = [config.width] * (len(config.kernels) - 1)
-        widths = [channels + forcing_dim, *between, channels]
-        pairs = zip(widths, widths[1:], config.kernels, strict=False)
-        size = sum(a * b * k for a, b, k in pairs)
-    elif config.kind in ("features", "ring"):
-        size = config.features * (1 + config.features * (config.depth - 1))
-    elif config.kind in ("library", "ring_library"):
-        ring = config.kind == "ring_library"
-        variables = forcing_dim + (len(config.offsets) if ring else shape[-1])
-        degree = min(max(config.degree, 0), stored)
-        size = math.comb(variables + degree, degree) + config.degree
-    if "ring" in config.kind:
-        size += shape[-1] + len(config.offsets)
+    size = count_weights(config, shape, forcing_dim)
     # Some kinds have a few entries beside those that are counted here.
     if size > 2 * stored + 100:
         raise ValueError(

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from ..coordinates.reduced import Coordinates
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
-from ..fields import LinearField
+from ..fields import FIELDS, LinearField, make_field
 from ..settings.config import TrainConfig
-from .prepare import make_field
 from .solve import solve_field
 from .solved import Solved
 
@@ -30,8 +29,6 @@ STEEPNESS: tuple[float, ...] = (0.1, 0.3, 1.0)
 # Without noise features are doubled if more of a time derivative is left over, and as
 # long as less than this share of it remains.
 LARGEST_RESIDUAL, GAIN = 0.01, 0.5
-# Kinds of fields that have random features.
-DRAWN = ("features", "ring")
 
 
 @dataclass(frozen=True)
@@ -83,13 +80,13 @@ def solve_best(
         The fit, and the settings with the steepness and the number of its features and
         the doublings that are left.
     """
-    doublings, drawn = config.closed_form.doublings, config.field.kind in DRAWN
-    drawn = drawn and own is None
+    doublings, drawn = config.closed_form.doublings, own is None
+    drawn = drawn and FIELDS.find(config.field.kind).drawn
     if doublings < 0 or (doublings > 0 and not drawn):
         kind = config.field.kind if own is None else type(own).__name__
         raise ValueError(
-            "`closed_form.doublings` must be >= 0, and 0 for fields other than "
-            f"'features' and 'ring'; got {doublings} for the field {kind!r}."
+            "`closed_form.doublings` must be >= 0, and 0 for fields without drawn "
+            f"features; got {doublings} for the field {kind!r}."
         )
     searching = drawn and config.field.steepness is None
     if searching and not (config.refine and series.forcing is None):

@@ -21,13 +21,11 @@ from typing import (
     get_type_hints,
 )
 
+from ..fields.factory import FieldConfig
 from .text import check_plain, in_one_line, read_settings, refuse_interpolation
 
 Method = Literal["auto", "wp", "weak", "strong", "closed_form"]
 METHODS: tuple[str, ...] = ("auto", "wp", "weak", "strong", "closed_form")
-FieldKind = Literal[
-    "auto", "mlp", "conv", "library", "features", "ring", "ring_library"
-]
 
 
 @dataclass
@@ -55,27 +53,6 @@ class StrongForm:
     solver: str = "dopri5"
     rtol: float = 1e-6
     atol: float = 1e-6
-
-
-@dataclass
-class FieldConfig:
-    """The field. `hidden` is for "mlp", `width` and `kernels` for "conv", `degree` for
-    polynomials ("library", "ring_library"), `features`, `depth` and `steepness` for
-    random features ("features", "ring"), `offsets`, the neighbours of a site, for both
-    rings. "auto" is "features" for the closed form and "mlp" else. `steepness`
-    None: chosen by the evidence of noisy data where it is known, else 1; see
-    :mod:`.feature_search`."""
-
-    kind: FieldKind = "auto"
-    hidden: list[int] = setting(default_factory=lambda: [200, 200])
-    activation: Literal["gelu", "tanh", "silu", "relu"] = "gelu"
-    width: int = 64
-    kernels: list[int] = setting(default_factory=lambda: [5, 1, 1])
-    degree: int = 2
-    features: int = 300
-    depth: int = 1
-    steepness: float | None = None
-    offsets: list[int] = setting(default_factory=lambda: [-2, -1, 0, 1, 2])
 
 
 @dataclass
@@ -295,6 +272,9 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
             inner = get_args(kind)[0]
             if isinstance(value, list | tuple) and all(type(x) is inner for x in value):
                 return list(value)
+        elif get_origin(kind) is dict:
+            if isinstance(value, Mapping) and all(type(key) is str for key in value):
+                return dict(value)
         elif kind is float and type(value) is int:
             return float(value)
         elif type(value) is kind:
