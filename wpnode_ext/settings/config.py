@@ -22,22 +22,11 @@ from typing import (
 )
 
 from ..fields.factory import FieldConfig
+from ..weak.plan import WeakForm
 from .text import check_plain, in_one_line, read_settings, refuse_interpolation
 
 Method = Literal["auto", "wp", "weak", "strong", "closed_form"]
 METHODS: tuple[str, ...] = ("auto", "wp", "weak", "strong", "closed_form")
-
-
-@dataclass
-class WeakForm:
-    """Test function ``(1 - s^2)^p`` on segments of ``ell + 1`` samples, `q` apart.
-
-    0 stands for a choice from the data; where none is made, for the paper's value.
-    """
-
-    p: int = 0
-    ell: int = 0
-    q: int = 0
 
 
 @dataclass

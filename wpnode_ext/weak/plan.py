@@ -1,6 +1,12 @@
-"""Everything about a weak form that the data fix: weights, segments, left-hand side."""
+"""The weak form: its weights, its segments and the left-hand sides the data fix.
 
-from collections.abc import Sequence
+All weak residuals of the package come from here: those of losses from a
+:class:`WeakPlan`, those of fits that choose segments themselves from the
+:class:`SegmentSums` that a plan is made of.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Literal
 
@@ -13,13 +19,148 @@ from ..ops import fused, reference
 from ..ops.checks import SERIES_DTYPES, check_device, check_finite
 from ..ops.layout import check_layout, check_starts, count_segments, is_uniform
 from .segments import check_times, missing_samples, segment_starts
-from .traced_weights import check_generated, plan_weights
-from .weights import Rule
+from .weights import Rule, shared_or_own_weights, uniform_step
 
 Reduction = Literal["mean", "sum", "none"]
 Backend = Literal["fused", "reference"]
 
 _BACKENDS: dict[str, ModuleType] = {"fused": ops, "reference": reference}
+# Segments with weights of their own that are prepared at a time: bounds the memory.
+_BLOCK = 1 << 16
+
+
+@dataclass
+class WeakForm:
+    """Test function ``(1 - s^2)^p`` on segments of ``ell + 1`` samples, `q` apart.
+
+    0 stands for a choice from the data; where none is made, for the paper's value.
+    """
+
+    p: int = 0
+    ell: int = 0
+    q: int = 0
+
+
+@dataclass(frozen=True)
+class SegmentSums:
+    """Both weighted sums of the weak form, over the same segments.
+
+    Attributes:
+        w_lhs, w_rhs: weights, ``[ell + 1]`` where all segments share them, else
+            ``[K, ell + 1]``; float64 on the CPU as they are made.
+        starts: first samples of the segments, ``[K]``; None where segment k starts at
+            sample ``k q``.
+        q: distance of the segments where `starts` is None.
+        backend: "fused" or "reference".
+    """
+
+    w_lhs: Float[Tensor, "..."]
+    w_rhs: Float[Tensor, "..."]
+    starts: Int[Tensor, " K"] | None = None
+    q: int = 1
+    backend: Backend = "fused"
+
+    @classmethod
+    def at(
+        cls,
+        starts: Int[Tensor, " K"] | None,
+        form: WeakForm,
+        *,
+        dt: float | None = None,
+        t: Float[Tensor, " N"] | None = None,
+        d: int = 1,
+        rule: Rule = "auto",
+        backend: Backend = "fused",
+    ) -> "SegmentSums":
+        """The sums over the segments that start at the samples `starts`.
+
+        Args:
+            starts: int64 ``[K]``, at least one; None for every q-th sample, with `dt`.
+            form: the test function and its segments.
+            dt: distance of uniform samples. Give either `dt` or `t`.
+            t: times of the samples, ``[N]``.
+            d, rule: as in :func:`~wpnode_ext.segment_weights`.
+            backend: "fused" or "reference" (stock torch).
+        """
+        begins = starts
+        if t is not None and starts is not None:
+            # Only the times that segments reach: blocks of a long record stay cheap.
+            first, last = int(starts.min()), int(starts.max())
+            t, begins = t[first : last + form.ell + 1], starts.cpu() - first
+        weights = shared_or_own_weights(form.p, form.ell, dt, t, d, begins, rule)
+        return cls(*weights, starts, form.q, backend)
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "SegmentSums":
+        """The same sums with weights on another device, in another precision."""
+        starts = None if self.starts is None else self.starts.to(device)
+        w_lhs, w_rhs = (w.to(device, dtype) for w in (self.w_lhs, self.w_rhs))
+        return replace(self, w_lhs=w_lhs, w_rhs=w_rhs, starts=starts)
+
+    def left(self, v: Float[Tensor, "B N D"]) -> Float[Tensor, "B K D"]:
+        """``sum_i w_lhs[i] v[s_k + i]``: of observations, the left-hand side."""
+        return self.weighted(v, self.w_lhs)
+
+    def right(self, f: Float[Tensor, "B N D"]) -> Float[Tensor, "B K D"]:
+        """``sum_i w_rhs[i] f[s_k + i]``."""
+        return self.weighted(f, self.w_rhs)
+
+    def weighted(
+        self, x: Float[Tensor, "B N D"], w: Float[Tensor, "..."]
+    ) -> Float[Tensor, "B K D"]:
+        """``sum_i w[i] x[s_k + i]`` with any weights, e.g. products of the two.
+
+        Weights and sums have the precision of `x`, or float32 for 16-bit series.
+        """
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        w = w.to(x.device, wide).contiguous()
+        starts = None if self.starts is None else self.starts.to(x.device)
+        return _BACKENDS[self.backend].corr(x.to(wide), w, q=self.q, starts=starts)
+
+
+def segment_blocks(
+    starts: Int[Tensor, " K"] | None,
+    form: WeakForm,
+    *,
+    dt: float | None = None,
+    t: Float[Tensor, " N"] | None = None,
+    d: int = 1,
+    rule: Rule = "auto",
+    backend: Backend = "fused",
+) -> Iterator[SegmentSums]:
+    """The sums over all segments, in blocks where segments have weights of their own.
+
+    However many segments there are, the weights of one block are in memory. Arguments
+    are those of :meth:`SegmentSums.at`.
+    """
+    parts: Sequence[Tensor | None] = [starts]
+    if t is not None and starts is not None and dt is None:
+        step = uniform_step(t, form.ell, starts=starts)
+        if step is not None and rule == "auto":
+            dt, t = step, None
+        else:
+            parts = starts.split(_BLOCK)
+    for part in parts:
+        yield SegmentSums.at(part, form, dt=dt, t=t, d=d, rule=rule, backend=backend)
+
+
+def prepare(
+    blocks: Iterable[SegmentSums],
+    v: Float[Tensor, "B N D"],
+    dtype: torch.dtype | None = None,
+) -> tuple[Float[Tensor, "B K D"], Float[Tensor, "..."]]:
+    """Left-hand sides of the segments, and the weights of the field at all of them.
+
+    Args:
+        blocks: segments, from :func:`segment_blocks`.
+        v: observations; sums are taken in their precision.
+        dtype: precision of what is returned; by default that of the sums.
+    """
+    left, right = [], []
+    for sums in blocks:
+        lhs = sums.left(v).to(dtype=dtype)
+        left.append(lhs)
+        right.append(sums.w_rhs.to(lhs.device, lhs.dtype).contiguous())
+    return _joined(left, 1), _joined(right, 0)
 
 
 class WeakPlan:
@@ -94,9 +235,51 @@ class WeakPlan:
         self._backend: Backend = backend
         check_layout(ell, q)
         self._shape, self._dtype, self._device = v.shape, v.dtype, v.device
-        dim = _check_data(v, dim, ell)
         self.q = q
+        given = {"t": t, "mask": mask, "lengths": lengths, "max_gap": max_gap}
+        starts, t = self._lay_out(v, _check_data(v, dim, ell), ell, starts, **given)
+        blocks = segment_blocks(
+            starts, WeakForm(p, ell, q), dt=dt, t=t, d=d, rule=rule, backend=backend
+        )
+        n_samples = self._flat_shape[1]
+        if starts is not None and is_uniform(starts, n_samples, ell, q):
+            starts = None
+        self.starts = None if starts is None else starts.to(v.device)
+        self.n_segments = (
+            count_segments(n_samples, ell, q) if starts is None else len(starts)
+        )
+        # Weights of the field, or the times they are generated from; see `fused`.
+        self._recipe: tuple[int, int] | None = None
+        flat = self._flat(v)
+        if store_weights:
+            self._lhs, self._w_rhs = prepare(blocks, flat)
+        else:
+            _check_generated(t, rule, backend)
+            self._lhs = _joined([sums.left(flat) for sums in blocks], 1)
+            self._w_rhs = torch.as_tensor(t, dtype=torch.float64, device=v.device)
+            self._recipe = (p, ell)
+        check_finite(
+            self._lhs,
+            "`v` must be finite in the samples that segments touch; got NaN or "
+            "infinity. Pass `mask=` to leave missing samples out.",
+        )
 
+    def _lay_out(
+        self,
+        v: Tensor,
+        dim: int,
+        ell: int,
+        starts: Int[Tensor, " K"] | None,
+        *,
+        t: Float[Tensor, " N"] | None,
+        mask: Bool[Tensor, "..."] | None,
+        lengths: Sequence[int] | None,
+        max_gap: float | None,
+    ) -> tuple[Int[Tensor, " K"] | None, Float[Tensor, " N"] | None]:
+        """Starts of the segments and times of the samples, in the layout of the sums.
+
+        Sets what batch and state this layout has.
+        """
         batch, n_samples = v.shape[:dim], v.shape[dim]
         missing = None if mask is None else missing_samples(mask, v, dim)
         if t is not None:
@@ -109,18 +292,9 @@ class WeakPlan:
             n_samples = missing.numel()
         self._batch, self._state = batch, v.shape[dim + 1 :]
         self._flat_shape = (batch.numel(), n_samples, self._state.numel())
-
-        irregular = any(given is not None for given in (missing, lengths, t))
-        if starts is None and irregular:
-            starts = segment_starts(
-                n_samples,
-                ell,
-                q,
-                lengths=lengths,
-                missing=missing,
-                t=t,
-                max_gap=max_gap,
-            )
+        gaps = {"lengths": lengths, "missing": missing, "t": t}
+        if starts is None and any(given is not None for given in gaps.values()):
+            starts = segment_starts(n_samples, ell, self.q, max_gap=max_gap, **gaps)
             if len(starts) == 0:
                 raise ValueError(
                     f"no segment of ell + 1 = {ell + 1} samples is free of gaps, "
@@ -128,32 +302,7 @@ class WeakPlan:
                 )
         if starts is not None:
             check_starts(starts, n_samples, ell)
-        w_lhs, w_rhs = plan_weights(p, ell, dt, t, d, starts, rule)
-        if starts is not None and is_uniform(starts, n_samples, ell, q):
-            starts = None
-        self.starts = None if starts is None else starts.to(v.device)
-        self.n_segments = (
-            count_segments(n_samples, ell, q) if starts is None else len(starts)
-        )
-        wide = torch.float64 if v.dtype == torch.float64 else torch.float32
-        # Weights of the field, or the times they are generated from; see `fused`.
-        self._w_rhs = w_rhs.to(v.device, wide).contiguous()
-        self._recipe: tuple[int, int] | None = None
-        if not store_weights:
-            check_generated(t, rule, w_rhs, backend)
-            self._w_rhs = torch.as_tensor(t, dtype=torch.float64, device=v.device)
-            self._recipe = (p, ell)
-        self._lhs = self._ops.corr(
-            self._flat(v).to(wide),
-            w_lhs.to(v.device, wide).contiguous(),
-            q=q,
-            starts=self.starts,
-        )
-        check_finite(
-            self._lhs,
-            "`v` must be finite in the samples that segments touch; got NaN or "
-            "infinity. Pass `mask=` to leave missing samples out.",
-        )
+        return starts, t
 
     @property
     def _ops(self) -> ModuleType:
@@ -254,3 +403,16 @@ def _check_data(v: Tensor, dim: int, ell: int) -> int:
             "segment needs; use a smaller `ell`."
         )
     return dim
+
+
+def _check_generated(t: Tensor | None, rule: Rule, backend: Backend) -> None:
+    if t is None or rule != "linear" or backend != "fused":
+        raise ValueError(
+            "`store_weights=False` must come with irregular times `t`, rule='linear' "
+            f"and backend='fused'; got rule={rule!r}, backend={backend!r} and "
+            f"{'no' if t is None else 'given'} times."
+        )
+
+
+def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), axis)

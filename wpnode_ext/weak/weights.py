@@ -89,7 +89,11 @@ def segment_weights(
         times, eps = _as_times(t, ell)
         first = _as_starts(starts, times, ell, q)
         steps = _steps_inside(times, first, ell)
-        return _weights_at(times, steps, eps, p, ell, d, first, rule)
+        dt = _common_step(times, steps, eps) if rule == "auto" else None
+        if dt is None:
+            return _irregular_weights(times, p, ell, d, first, rule)
+        shared = _uniform_weights(p, ell, dt, d)
+        return shared[0].expand(len(first), -1), shared[1].expand(len(first), -1)
     if dt is None:
         raise ValueError("One of `dt` and `t` must be given; got neither.")
     if rule == "spline":
@@ -100,21 +104,63 @@ def segment_weights(
     return _uniform_weights(p, ell, _as_float("dt", dt), d)
 
 
-def _weights_at(
+def uniform_step(
+    t: ArrayLike | Tensor,
+    ell: int,
+    *,
+    starts: Sequence[int] | NDArray[np.integer] | Tensor | None = None,
+) -> float | None:
+    """The step that all times inside the segments have, or None if steps differ.
+
+    Args:
+        t: times of the samples, ``[N]``, strictly increasing within each segment.
+        ell: number of cells of a segment.
+        starts: first sample of each segment, ``[K]``; by default every sample.
+    """
+    times, eps = _as_times(t, ell)
+    first = _as_starts(starts, times, ell, 1)
+    return _common_step(times, _steps_inside(times, first, ell), eps)
+
+
+def shared_or_own_weights(
+    p: int,
+    ell: int,
+    dt: float | None,
+    t: Tensor | None,
+    d: int,
+    starts: Tensor | None,
+    rule: Rule,
+) -> tuple[Tensor, Tensor]:
+    """Weights in float64, ``[ell + 1]`` where all segments share them."""
+    if torch.compiler.is_compiling() and t is None and dt is not None:
+        return torch.ops.wpnode.segment_weights(p, ell, dt, d)
+    rows = segment_weights(p, ell, dt, t=t, d=d, starts=starts, rule=rule)
+    shared = all(w.dim() == 2 and w.stride(0) == 0 for w in rows)
+    return (rows[0][0], rows[1][0]) if shared else rows
+
+
+@torch.library.custom_op("wpnode::segment_weights", mutates_args=())
+def _traced_weights(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
+    """Uniform weights as an operator: tracing cannot look into the compiled builder."""
+    return segment_weights(p, ell, dt, d=d)
+
+
+@_traced_weights.register_fake
+def _(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
+    return (
+        torch.empty(ell + 1, dtype=torch.float64),
+        torch.empty(ell + 1, dtype=torch.float64),
+    )
+
+
+def _irregular_weights(
     times: NDArray[np.float64],
-    steps: NDArray[np.float64],
-    eps: float,
     p: int,
     ell: int,
     d: int,
     starts: NDArray[np.int64],
     rule: Rule,
 ) -> tuple[Tensor, Tensor]:
-    dt = _common_step(times, steps, eps) if rule == "auto" else None
-    if dt is not None:
-        w_lhs, w_rhs = _uniform_weights(p, ell, dt, d)
-        return w_lhs.expand(len(starts), -1), w_rhs.expand(len(starts), -1)
-
     def build(rule: Rule) -> tuple[Tensor, Tensor]:
         w_lhs, w_rhs = _C.irregular_weights(p, ell, d, rule, times, starts)
         return torch.from_numpy(w_lhs), torch.from_numpy(w_rhs)
