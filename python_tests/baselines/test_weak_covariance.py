@@ -13,6 +13,7 @@ from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.fields.linear import LinearField
+from wpnode_ext.weak.plan import SegmentSums
 from wpnode_ext.weak.record import Record
 from wpnode_ext.weak.weights import segment_weights
 
@@ -109,7 +110,8 @@ class TestResidualCovariance:
         weights = segment_weights(4, 20, 0.05)
         slope = torch.tensor([[-0.5, 2.0], [-3.0, 0.2]]).double()
         sigma = torch.tensor([0.1, 0.3]).double()
-        bands = residual_covariance(slope.expand(n, 2, 2), sigma, weights, q)
+        sums = SegmentSums(*weights, q=q)
+        bands = residual_covariance(slope.expand(n, 2, 2), sigma, sums)
         noise = sigma * normal(20_000, n, 2)
         rows = residuals(noise, noise @ slope.T, weights, q)
         assert largest_miss(dense(bands), rows) < 0.05
@@ -119,7 +121,7 @@ class TestResidualCovariance:
         weights = segment_weights(8, 50, 0.01)
         sigma = torch.tensor([0.1, 0.2, 0.15]).double()
         slopes = torch.func.vmap(torch.func.jacrev(lorenz63_field))(u)
-        bands = residual_covariance(slopes, sigma, weights, q)
+        bands = residual_covariance(slopes, sigma, SegmentSums(*weights, q=q))
         v = u + sigma * normal(20_000, *u.shape)
         rows = residuals(v, lorenz63_field(v), weights, q)
         assert largest_miss(dense(bands), rows) < 0.05
@@ -134,7 +136,7 @@ class TestResidualCovariance:
 
         def parts() -> Tensor:
             f, slopes = field.value_and_jacobian(v)
-            s = dense(residual_covariance(slopes, sigma, weights, q))
+            s = dense(residual_covariance(slopes, sigma, SegmentSums(*weights, q=q)))
             r, log_det = residuals(v, f, weights, q), torch.logdet(s)
             return torch.stack([log_det, (r @ torch.linalg.solve(s, r) + log_det) / 2])
 
@@ -196,7 +198,8 @@ class TestLinearDecay:
             for a in (-1.0, 0.0, 1.0):
                 r = residuals(table, a * table, weights, self.q)
                 slopes = torch.full((self.n, 1, 1), a).double()
-                noise = residual_covariance(slopes, level, weights, self.q)[0].sum()
+                sums = SegmentSums(*weights, q=self.q)
+                noise = residual_covariance(slopes, level, sums)[0].sum()
                 losses.append(r.square().sum() - self.records * noise)
             low, middle, high = losses
             best = (low - high) / (2 * (low - 2 * middle + high))

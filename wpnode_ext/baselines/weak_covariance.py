@@ -7,8 +7,8 @@ from torch import Tensor
 
 from .. import ops
 from ..fields import LinearField
+from ..weak.plan import SegmentSums, WeakForm
 from ..weak.record import Record
-from ..weak.weights import segment_weights
 
 # Segments closer than a fifth of their length have all but singular covariances.
 _SPACING = 5
@@ -50,8 +50,8 @@ def reweighted(
     runs = [
         record.v[first:stop] for first, stop in record.runs if stop - first > ell + 1
     ]
-    weights = segment_weights(p, ell, record.dt)
-    problems = [_rows(field, v, weights, kept, q) for v in runs]
+    sums = SegmentSums.at(None, WeakForm(p, ell, q), dt=record.dt)
+    problems = [_rows(field, v, sums, kept) for v in runs]
     w = field.coefficients[kept[:, 0], kept[:, 1]]
     if len(w) == 0 or not runs:
         return torch.full_like(field.coefficients, float("nan"))
@@ -60,7 +60,7 @@ def reweighted(
         normal = torch.zeros(len(w), len(w), dtype=torch.float64)
         right = torch.zeros(len(w), dtype=torch.float64)
         for v, (x, y) in zip(runs, problems, strict=True):
-            bands = residual_covariance(field.jacobian(v), sigma, weights, q).numpy()
+            bands = residual_covariance(field.jacobian(v), sigma, sums).numpy()
             bands[0] += _RIDGE * bands[0].mean()
             factor = cholesky_banded(bands, lower=True, overwrite_ab=True)
             weighed = torch.from_numpy(cho_solve_banded((factor, True), x.numpy()))
@@ -83,8 +83,7 @@ def reweighted(
 def residual_covariance(
     jacobian: Float[Tensor, "N D D"],
     sigma: Float[Tensor, " D"],
-    weights: tuple[Float[Tensor, " w"], Float[Tensor, " w"]],
-    q: int,
+    sums: SegmentSums,
 ) -> Float[Tensor, "bands KD"]:
     """Lower bands of the covariance of the weak residuals of one stretch.
 
@@ -94,7 +93,7 @@ def residual_covariance(
 
     with ``i = n - k q``, in the storage of :func:`scipy.linalg.cholesky_banded`.
     """
-    left, right = weights
+    left, right, q = sums.w_lhs, sums.w_rhs, sums.q
     n, dim, _ = jacobian.shape
     ell = len(left) - 1
     count = (n - 1 - ell) // q + 1
@@ -125,14 +124,11 @@ def residual_covariance(
 def _rows(
     field: LinearField,
     v: Float[Tensor, "N D"],
-    weights: tuple[Tensor, Tensor],
+    sums: SegmentSums,
     kept: Tensor,
-    q: int,
 ) -> tuple[Float[Tensor, "KD T"], Float[Tensor, " KD"]]:
     """The weak form as rows ``x w = y`` for the coefficients that are kept."""
-    left, right = weights
-    g = ops.corr(field.features(v)[None], right.contiguous(), q=q)[0]
-    y = -ops.corr(v[None], left.contiguous(), q=q)[0]
+    g, y = sums.right(field.features(v)[None])[0], -sums.left(v[None])[0]
     x = torch.zeros(len(g), v.shape[1], len(kept), dtype=torch.float64)
     terms = torch.arange(len(kept))
     x[:, kept[:, 1], terms] = g[:, kept[:, 0]]

@@ -11,10 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .. import ops
 from ..ops.layout import check_layout
+from ..weak.plan import SegmentSums, WeakForm
 from ..weak.record import Record
-from ..weak.weights import segment_weights
 
 # Numbers in a block of features: 64 MB in float64.
 BLOCK = 1 << 23
@@ -59,7 +58,8 @@ def weak_blocks(
             f"ell + 1 = {ell + 1} of a segment; use a smaller `ell`."
         )
     observed = record.v.reshape(1, len(record.v), -1)
-    width = 0
+    times = record.t.flatten().cpu() if record.dt is None else None
+    form, width = WeakForm(p, ell, q), 0
     for first, stop in record.runs:
         known: Tensor | None = None
         begin = first
@@ -73,27 +73,13 @@ def weak_blocks(
             fresh = features(slice(begin + done, end))
             known = fresh if known is None else torch.cat([known, fresh])
             width = known.shape[1]
-            starts = torch.arange(0, count * q, q, device=known.device)
-            w_lhs, w_rhs = _weights(record, p, ell, begin, starts)
-            right = ops.corr(known[None], w_rhs, starts=starts)[0]
-            left = ops.corr(observed[:, begin:end].contiguous(), w_lhs, starts=starts)[
-                0
-            ]
-            yield WeakBlock(right, -left)
+            sums = SegmentSums.at(
+                torch.arange(0, count * q, q),
+                form,
+                dt=record.dt,
+                t=None if times is None else times[begin:end],
+            )
+            target = -sums.left(observed[:, begin:end].contiguous())[0]
+            yield WeakBlock(sums.right(known[None])[0], target)
             begin += count * q
             known = known[count * q :] if count * q < len(known) else None
-
-
-def _weights(
-    record: Record, p: int, ell: int, begin: int, starts: Tensor
-) -> tuple[Tensor, Tensor]:
-    """One vector for all segments at uniform times, else one row a segment."""
-    if record.dt is not None:
-        rows = segment_weights(p, ell, record.dt)
-    else:
-        times = record.t.flatten().cpu()
-        rows = segment_weights(p, ell, t=times, starts=begin + starts.cpu())
-    return (
-        rows[0].to(starts.device).contiguous(),
-        rows[1].to(starts.device).contiguous(),
-    )

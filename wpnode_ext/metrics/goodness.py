@@ -10,13 +10,11 @@ from scipy.special import gammaincc
 from scipy.stats import shapiro
 from torch import Tensor
 
-from .. import ops
 from ..common.arrays import as_float64, as_generator
 from ..common.typing import Array, Field
 from ..solvers.rollouts import in_dtype
 from ..weak.noise import estimate_noise
-from ..weak.plan import WeakPlan
-from ..weak.weights import segment_weights
+from ..weak.plan import SegmentSums, WeakForm, WeakPlan
 
 # Samples whose Jacobians are probed at a time.
 CHUNK = 4096
@@ -124,11 +122,13 @@ def goodness_of_fit(
     )
     residual = plan.residual(f).reshape(plan.n_segments, -1)
 
-    w_lhs, w_rhs = (w.to(data.device) for w in segment_weights(p, ell, dt))
+    sums = SegmentSums.at(plan.starts, WeakForm(p, ell, ell), dt=dt)
+    w_lhs, w_rhs = sums.w_lhs, sums.w_rhs
     terms = torch.stack([torch.ones_like(trace), trace, energy], -1)[None]
-    weights = (w_lhs**2 * level.square().sum(), 2 * w_lhs * w_rhs, w_rhs**2)
+    total = level.square().sum().cpu()
+    weights = (w_lhs**2 * total, 2 * w_lhs * w_rhs, w_rhs**2)
     expected = sum(
-        ops.corr(terms[..., i : i + 1].contiguous(), w, q=ell, starts=plan.starts)
+        sums.weighted(terms[..., i : i + 1].contiguous(), w)
         for i, w in enumerate(weights)
     )
     expected = torch.as_tensor(expected)[0, :, 0].clamp(min=0.0)

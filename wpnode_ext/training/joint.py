@@ -20,14 +20,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from .. import ops
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..smoothing import Watch, first_states, hide_values
 from ..solvers.strong import call_field
+from ..weak.plan import SegmentSums, WeakForm
 from ..weak.record import Record
 from ..weak.segments import window_starts
-from ..weak.weights import segment_weights
 from .trainer import Row
 
 # Short segments are needed: long ones do not see what changes from sample to sample.
@@ -206,17 +205,13 @@ class _Segments:
         self.starts = starts.contiguous().to(v.device)
         if len(starts) == 0:
             return
-        if record.dt is not None:
-            weights = segment_weights(p, ell, record.dt)
-        else:
-            times = record.t.flatten().cpu()
-            weights = segment_weights(p, ell, t=times, starts=starts)
+        times = record.t.flatten().cpu() if record.dt is None else None
+        sums = SegmentSums.at(starts, WeakForm(p, ell), dt=record.dt, t=times)
         # One number, or one for each segment where each has its own weights.
-        self._size = weights[0].norm(dim=-1, keepdim=True).to(v.device, v.dtype)
-        self._w_lhs, self._w_rhs = (w.to(v.device, v.dtype) for w in weights)
+        self._size = sums.w_lhs.norm(dim=-1, keepdim=True).to(v.device, v.dtype)
+        self._sums = sums.to(v.device, v.dtype)
 
     def __call__(self, u: Tensor, f: Tensor, noise: Tensor) -> Float[Tensor, ""]:
         flat = (1, len(u), -1)
-        left = ops.corr(u.reshape(flat), self._w_lhs, starts=self.starts)
-        right = ops.corr(f.reshape(flat), self._w_rhs, starts=self.starts)
-        return ((left + right) / (self._size * noise.flatten())).square().mean()
+        residual = self._sums.left(u.reshape(flat)) + self._sums.right(f.reshape(flat))
+        return (residual / (self._size * noise.flatten())).square().mean()

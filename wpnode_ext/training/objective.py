@@ -8,13 +8,10 @@ from .. import ops
 from ..coordinates.symmetry import Symmetry
 from ..settings.config import TrainConfig
 from ..solvers.strong import call_field, solve_windows
+from ..weak.plan import prepare, segment_blocks
 from ..weak.record import Record
 from ..weak.segments import window_starts
-from ..weak.weights import segment_weights
 from .batches import Batch
-
-# Rows of weights built at a time where every segment has its own: bounds the memory.
-_ROWS = 1 << 16
 
 
 class Objective(nn.Module):
@@ -66,23 +63,12 @@ class Objective(nn.Module):
         record, weak = self._record, self._config.weak
         starts = window_starts(record.runs, weak.ell + 1)
         device, dtype = record.v.device, record.v.dtype
-        flat = record.v.reshape(1, len(record.v), -1)
-        # Sums of segments are taken in float64 once, then kept as training needs them.
-        exact = flat.to(torch.float64)
-        if record.dt is not None:
-            w_lhs, w_rhs = segment_weights(weak.p, weak.ell, record.dt)
-            lhs = ops.corr(exact, w_lhs.to(device), starts=starts.to(device))
-            self._w_rhs = w_rhs.to(device, dtype)
-        else:
-            times = record.t.flatten().cpu()
-            rows, sums = [], []
-            for part in starts.split(_ROWS):
-                w_lhs, w_rhs = segment_weights(weak.p, weak.ell, t=times, starts=part)
-                w_lhs = w_lhs.to(device).contiguous()
-                sums.append(ops.corr(exact, w_lhs, starts=part.to(device)))
-                rows.append(w_rhs.to(device, dtype))
-            lhs, self._w_rhs = torch.cat(sums, dim=1), torch.cat(rows)
-        self._lhs = lhs[0].to(dtype)
+        times = record.t.flatten().cpu() if record.dt is None else None
+        blocks = segment_blocks(starts, weak, dt=record.dt, t=times)
+        # Sums are taken in float64 once, then kept as training needs them.
+        exact = record.v.reshape(1, len(record.v), -1).to(torch.float64)
+        lhs, self._w_rhs = prepare(blocks, exact, dtype)
+        self._lhs = lhs[0]
         self._row = torch.full((len(record.v),), -1, device=device)
         self._row[starts.to(device)] = torch.arange(len(starts), device=device)
 
