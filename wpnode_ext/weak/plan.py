@@ -76,7 +76,7 @@ class SegmentSums:
 
         Args:
             starts: int64 ``[K]``, at least one; None for every q-th sample, with `dt`.
-            form: the test function and its segments.
+            form: the test function; its q matters where `starts` is None.
             dt: distance of uniform samples. Give either `dt` or `t`.
             t: times of the samples, ``[N]``.
             d, rule: as in :func:`~wpnode_ext.segment_weights`.
@@ -88,7 +88,8 @@ class SegmentSums:
             first, last = int(starts.min()), int(starts.max())
             t, begins = t[first : last + form.ell + 1], starts.cpu() - first
         weights = shared_or_own_weights(form.p, form.ell, dt, t, d, begins, rule)
-        return cls(*weights, starts, form.q, backend)
+        q = form.q if starts is None else 1
+        return cls(*weights, starts, q, backend)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "SegmentSums":
         """The same sums with weights on another device, in another precision."""
