@@ -82,7 +82,7 @@ class SegmentSums:
             d, rule: as in :func:`~wpnode_ext.segment_weights`.
             backend: "fused" or "reference" (stock torch).
         """
-        begins = starts
+        begins = starts = None if starts is None else starts.contiguous()
         if t is not None and starts is not None:
             # Only the times that segments reach: blocks of a long record stay cheap.
             first, last = int(starts.min()), int(starts.max())
