@@ -10,43 +10,23 @@ they were trained to the end. Others are fitted whole. Methods take turns, and m
 count. The table is ``results/cost_lorenz63.md``.
 """
 
-import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
 
+import paper
 import torch
-from finished import read_results
+from tables import HERE, grid, page, parser_of, read_results, write_text
 
 from wpnode_ext.baselines.comparison import Job, Protocol, read_rows
 from wpnode_ext.baselines.methods import make_method
 from wpnode_ext.data import Series
-
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-from bench import markdown, provenance, write_text  # noqa: E402
 
 NOISE, SYSTEM = 0.05, "lorenz63"
 # Epochs of the two short trainings.
 SHORT, LONG = 3, 13
 TRAINED = ("wp", "weak", "strong", "mp_node", "vf_node")
 SOLVED = ("closed_form", "weak_sindy", "wendy", "wkrr", "rafda", "skiprfm", "deepskip")
-# Seconds an epoch, epochs and total on an A100, as the paper prints them.
-PAPER = {
-    "wp": (0.077, 1820, 140),
-    "weak": (0.048, 1673, 81),
-    "strong": (0.407, 86, 35),
-    "mp_node": (1.488, 500, 744),
-    "vf_node": (0.007, 20_000, 131),
-}
-COLUMNS = {
-    "method": "method",
-    "epoch": "seconds an epoch",
-    "epochs": "epochs",
-    "total": "total seconds",
-    "paper": "the paper's (A100)",
-}
+COLUMNS = ("seconds an epoch", "epochs", "total seconds", "the paper's (A100)")
 
 
 def seconds(method: str, series: Series, epochs: int | None = None) -> float:
@@ -85,35 +65,31 @@ def measure(series: Series, repeats: int) -> dict[str, float]:
 
 
 def table(taken: dict[str, float]) -> str:
+    """A page: a method a row."""
     usual, rows = usual_epochs(), []
     for method, value in taken.items():
-        row = {"method": method, "epoch": "", "epochs": "", "total": "", "paper": ""}
+        epoch, epochs, total, printed = "", "", f"{value:.3g}", ""
         if method in TRAINED:
-            row["epoch"] = f"{value:.3g}"
+            epoch, total = f"{value:.3g}", ""
             if method in usual:
-                row["epochs"] = f"{usual[method]:.0f}"
-                row["total"] = f"{usual[method] * value:.0f}"
-        else:
-            row["total"] = f"{value:.3g}"
-        if method in PAPER:
-            each, count, total = PAPER[method]
-            row["paper"] = f"{each:g} x {count} = {total}"
-        rows.append(row)
-    head = (
-        "# Cost of training on Lorenz-63\n\n"
+                epochs = f"{usual[method]:.0f}"
+                total = f"{usual[method] * value:.0f}"
+        if method in paper.COST:
+            each, count, whole = paper.COST[method]
+            printed = f"{each:g} x {count} = {whole}"
+        rows.append((method, [epoch, epochs, total, printed]))
+    return page(
+        "Cost of training on Lorenz-63",
         f"10^4 samples, {100 * NOISE:g} % noise, one thread. Seconds of the processor, "
         "medians of one run in which the methods took turns; epochs are those of "
-        "trainings to the end, and empty where there was none.\n\n"
+        "trainings to the end, and empty where there was none.",
+        grid("method", COLUMNS, rows),
     )
-    return f"{head}{markdown(rows, COLUMNS)}\n\n*{provenance(torch.device('cpu'))}*\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     series, _ = Protocol(system=SYSTEM).data(Job("cost", NOISE, 0))

@@ -12,28 +12,19 @@ the checkout. The table goes to ``benchmarks/accuracy/results/double_pendulum.md
 run that was interrupted goes on where it was.
 """
 
-import argparse
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from scipy.io import loadmat
+from tables import HERE, grid, page, parser_of, write_text
 from torch import Tensor, nn
 
-from wpnode_ext.closed_form import fit_closed_form
-from wpnode_ext.data import Series, make_series
-from wpnode_ext.fields import LibraryField, MLPField, RandomFeatureField
-from wpnode_ext.fields.linear import LinearField
-from wpnode_ext.model.estimator import WPNODE
-from wpnode_ext.solvers.rollouts import rollout
+from wpnode_ext import WPNODE, Series, fit_closed_form, make_series, rollout
+from wpnode_ext.fields import LibraryField, LinearField, MLPField, RandomFeatureField
 from wpnode_ext.training.run_folder import RunFolder
-
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-from bench import provenance  # noqa: E402
 
 NAME = Path("double_pendulum") / "DoublePendulumDataForParameterEstimation.mat"
 EVERY, HORIZON, STARTS = 4, 1.0, 12
@@ -108,17 +99,15 @@ def network(method: str, epochs: int, work: Path) -> Callable[[Series], Callable
         resume = folder.last.exists()
         if not resume:
             folder.create(overwrite=True)
-        model = WPNODE(
-            method=method,  # type: ignore[arg-type]
-            field=Network(),
-            epochs=epochs,
-            scaler="identity",
-            seed=SEED,
-            **WEAK,
-        )
-        model.config.strong.solver = "rk4"
-        model.config.optim.batch_size = 512
-        model.config.optim.plateau_patience = 20
+        config = {
+            "method": method,
+            "weak": WEAK,
+            "strong": {"solver": "rk4"},
+            "optim": {"epochs": epochs, "batch_size": 512, "plateau_patience": 20},
+            "scaler": "identity",
+            "seed": SEED,
+        }
+        model = WPNODE(field=Network(), config=config)
         model.fit(series, run=folder, resume=resume)
         if model.result_.signal is not None:
             raise KeyboardInterrupt
@@ -139,9 +128,7 @@ def starts(swings: list[Tensor], steps: int) -> tuple[Tensor, Tensor]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--epochs", type=int, default=400, help="of the networks")
     parser.add_argument("--develop", action="store_true", help="see above")
     parser.add_argument("--work", type=Path, default=Path("runs/double_pendulum"))
@@ -175,36 +162,27 @@ def main() -> None:
         took = time.process_time() - began
         print(name.ljust(22), *cells, f"{took:.0f} s of CPU", flush=True)
         if not arguments.develop:
-            write(rows, len(first), series, arguments.epochs)
+            text = table(rows, len(first), series, arguments.epochs)
+            write_text(arguments.output / "double_pendulum.md", text)
 
 
-def write(rows: list, forecasts: int, series: Series, epochs: int) -> None:
-    lines = [
-        "# Double pendulum: error of forecasts on four held-out swings",
-        "",
+def table(
+    rows: list[tuple[str, list[str]]], forecasts: int, series: Series, epochs: int
+) -> str:
+    """A page: a field a row, a lead time a column."""
+    return page(
+        "Double pendulum: error of forecasts on four held-out swings",
         f"{series.n_series} swings of {min(series.lengths)} to {max(series.lengths)} "
         f"samples to learn from, never joined; 4 ms apart; p = {WEAK['p']}, ell = "
         f"{WEAK['ell']}, q = {WEAK['q']}. {forecasts} forecasts, {STARTS} starts in "
         "each held-out swing, from measured states. Root mean square over the state in "
         "standard deviations of each component: mean over forecasts (and the worst).",
-        "",
-        "| field | " + " | ".join(f"{lead:g} s" for lead in LEADS) + " |",
-        "| --- |" + " --- |" * len(LEADS),
-        *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows),
-        "",
+        grid("field", [f"{lead:g} s" for lead in LEADS], rows),
         f"Library: polynomials of degree {DEGREE} in sines, cosines and velocities. "
         f"Random features: {FEATURES} of the same. Networks: 6-128-128-6-4, at most "
         f"{epochs} epochs, the checkpoint chosen on the last tenth of the training "
         "swings.",
-        "",
-        f"*{provenance(torch.device('cpu'))}*",
-        "",
-    ]
-    path = HERE / "results" / "double_pendulum.md"
-    path.parent.mkdir(exist_ok=True)
-    partial = path.with_suffix(".tmp")
-    partial.write_text("\n".join(lines), encoding="utf-8")
-    partial.replace(path)
+    )
 
 
 if __name__ == "__main__":

@@ -7,24 +7,17 @@ Runge-Kutta steps of 0.01 over a time T: once from one initial state, once throu
 windows that start on the trajectory. Written to ``results/gradient_taming.md``.
 """
 
-import sys
-from pathlib import Path
-
 import torch
 from jaxtyping import Float
+from tables import grid, page, parser_of, write_text
 from torch import Tensor
 
 from wpnode_ext.systems import Lorenz63
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import provenance  # noqa: E402
 
 DT, WINDOWS, SEEDS = 0.01, 10, (1, 2, 3)
 TIMES = (2, 5, 10, 20, 40)
 # As a replication of MP-NODE reports them, from one trajectory of its own.
 PUBLISHED = {1: (0.76, 3.6, 22, 7.1e5, 1.2e13), WINDOWS: (4.1, 9.6, 6.7, 11, 14)}
-HERE = Path(__file__).parent
 
 
 def lorenz(u: Float[Tensor, "K 3"], rho: Float[Tensor, ""]) -> Float[Tensor, "K 3"]:
@@ -49,29 +42,23 @@ def slope(path: Float[Tensor, "N 3"], duration: float, windows: int) -> float:
 
 
 def main() -> None:
+    arguments = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
-    lines = [
-        "# Gradients through chaos, with and without windows",
-        "",
+    paths = [Lorenz63().simulate(round(TIMES[-1] / DT) + 1, DT, seed=s) for s in SEEDS]
+    rows = []
+    for windows, published in PUBLISHED.items():
+        found = [[slope(path, time, windows) for path in paths] for time in TIMES]
+        cells = [", ".join(f"{value:.2g}" for value in values) for values in found]
+        rows.append((str(windows), cells))
+        rows.append(("- published", [f"{value:.2g}" for value in published]))
+    text = page(
+        "Gradients through chaos, with and without windows",
         "`|dJ/d rho|` of `J = mean |z|` on Lorenz-63 over a time T, rho = 28, "
         "classical Runge-Kutta steps of 0.01, three trajectories; a published "
         "replication of MP-NODE below.",
-        "",
-        f"| windows | {' | '.join(f'T = {time}' for time in TIMES)} |",
-        "| --- |" + " --- |" * len(TIMES),
-    ]
-    paths = [Lorenz63().simulate(round(TIMES[-1] / DT) + 1, DT, seed=s) for s in SEEDS]
-    for windows, published in PUBLISHED.items():
-        cells = []
-        for time in TIMES:
-            found = [slope(path, time, windows) for path in paths]
-            cells.append(", ".join(f"{value:.2g}" for value in found))
-        lines.append(f"| {windows} | {' | '.join(cells)} |")
-        lines.append(
-            f"| - published | {' | '.join(f'{value:.2g}' for value in published)} |"
-        )
-    text = "\n".join([*lines, "", f"*{provenance(torch.device('cpu'))}*", ""])
-    (HERE / "results" / "gradient_taming.md").write_text(text, encoding="utf-8")
+        grid("windows", [f"T = {time}" for time in TIMES], rows),
+    )
+    write_text(arguments.output / "gradient_taming.md", text)
     print(text)
 
 

@@ -1,62 +1,58 @@
-"""Valid prediction times on Lorenz-63 beside the paper's table 2.
+"""Valid prediction times of networks on Lorenz-63 beside the paper's table 2.
 
     python benchmarks/accuracy/lorenz63.py [--workers 1] [--noise 0.05] [--draws 3]
 
-N = 10^4 samples, dt = 0.01, the paper's settings; of the record the last tenth decides
+N = 10^4 samples, dt = 0.01, the paper's settings; the last tenth of the record decides
 which weights are kept and is not trained on. For every noise level and noise draw one
 trajectory is simulated; 30 forecasts start on clean states beyond its training part.
 Finished runs are kept in ``results/lorenz63.csv`` and not repeated; a run that was
 killed continues from its checkpoint. The table is written after every run.
 """
 
-import argparse
 import math
 import multiprocessing
 import os
 import statistics
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import paper
 import torch
-from finished import append, read_results
+from tables import (
+    Row,
+    append,
+    grid,
+    mean_of,
+    page,
+    parser_of,
+    percent,
+    read_results,
+    unfinished,
+    write_text,
+)
 
+from wpnode_ext import WPNODE
 from wpnode_ext.data import add_noise
-from wpnode_ext.model.estimator import WPNODE
-from wpnode_ext.settings.config import Method, TrainConfig, WeakForm
-from wpnode_ext.systems import Lorenz63
+from wpnode_ext.settings.config import Method
+from wpnode_ext.systems import NOISE_RATIOS, preset
 from wpnode_ext.training.run_folder import RunFolder
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import provenance  # noqa: E402
-
-N, DT, STARTS, THRESHOLD, EXPONENT = 10_000, 0.01, 30, 0.3, 0.91
+LISTED = preset("lorenz63")
+N, DT, EXPONENT = LISTED.n_samples, LISTED.dt, LISTED.lyapunov_exponent
+STARTS, BEYOND = 30, 20_000
 # Forecasts run for 12 Lyapunov times; no model of the paper comes near.
 HORIZON = 12 / EXPONENT
-BEYOND = 20_000
-NOISE = (0.0, 0.01, 0.05, 0.1, 0.2)
-PAPER = {
-    "wp": (2.70, 2.77, 2.90, 2.23, 0.96),
-    "weak": (3.19, 3.29, 2.77, 1.60, 0.76),
-}
-PAPER_SPREAD = {
-    "wp": (1.03, 1.12, 1.63, 1.53, 0.59),
-    "weak": (1.55, 1.72, 1.77, 0.93, 0.59),
-}
 # How the network is trained, and whether states are free variables beside it.
 METHODS: dict[str, tuple[Method, bool]] = {
     "wp": ("wp", False),
     "weak": ("weak", False),
     "weak, states refined": ("weak", True),
 }
-HERE = Path(__file__).parent
+JOB = ("method", "noise", "draw")
+TEXT = ("method",)
 COLUMNS = (
-    "method",
-    "noise",
-    "draw",
+    *JOB,
     "vpt",
     "std",
     "vpt_time",
@@ -68,22 +64,24 @@ COLUMNS = (
     "val_error",
     "seconds",
 )
-TEXT = ("method",)
-Job = tuple[str, float, int]
 
 
-def run(job: Job, work: Path, epochs: int | None, solver: str) -> dict[str, Any]:
+def run(job: tuple, work: Path, epochs: int | None, solver: str) -> Row:
     """Trains and judges one model; continues a run that was interrupted."""
     method, noise, draw = job
     torch.set_num_threads(1)
     began = time.perf_counter()
-    clean = Lorenz63().simulate(N + BEYOND, DT, seed=1000 + draw)
+    clean = LISTED.system.simulate(N + BEYOND, DT, seed=1000 + draw)
     noisy, _ = add_noise(clean[:N], noise, mode="global_rms", seed=2000 + draw)
     form, refine = METHODS[method]
-    config = TrainConfig(method=form, refine=refine, seed=3000 + draw)
-    config.weak = WeakForm(p=8, ell=50, q=2)
-    config.optim.epochs = epochs
-    config.strong.solver = solver
+    config = {
+        "method": form,
+        "refine": refine,
+        "seed": 3000 + draw,
+        "weak": {"p": LISTED.p, "ell": LISTED.ell, "q": LISTED.q},
+        "optim": {"epochs": epochs},
+        "strong": {"solver": solver},
+    }
     folder = RunFolder(work / f"{method.replace(', ', '_')}_{noise:g}_{draw}")
     resume = folder.last.exists()
     if not resume:
@@ -95,15 +93,13 @@ def run(job: Job, work: Path, epochs: int | None, solver: str) -> dict[str, Any]
         clean[N:],
         DT,
         lyapunov_exponent=EXPONENT,
-        threshold=THRESHOLD,
+        threshold=LISTED.threshold,
         starts=STARTS,
         horizon=HORIZON,
         seed=4000 + draw,
     )
     return {
-        "method": method,
-        "noise": noise,
-        "draw": draw,
+        **dict(zip(JOB, job, strict=True)),
         "vpt": result.vpt.mean,
         "std": result.vpt.std,
         "vpt_time": result.vpt.mean_time,
@@ -117,100 +113,90 @@ def run(job: Job, work: Path, epochs: int | None, solver: str) -> dict[str, Any]
     }
 
 
-def table(rows: list[dict[str, Any]], draws: int, note: str = "") -> str:
-    """Markdown: mean over all starts of all draws, spread over starts."""
-    head = " | ".join(f"{100 * level:g} %" for level in NOISE)
-    lines = [
-        "# Lorenz-63: mean valid prediction time, in Lyapunov times",
-        "",
+def table(rows: Sequence[Row], draws: int, note: str = "") -> str:
+    """A page: mean over all starts of all draws, spread over starts."""
+    return page(
+        "Lorenz-63: mean valid prediction time, in Lyapunov times",
         f"N = 10^4 (last tenth held out), dt = {DT:g}, network 3-200-200-3, p = 8, "
         "ell = 50, q = 2, T = 2 (RK4, one step a sample), lambda = 0.5, Adam 2e-3, "
         "batches of 2048. Noise: "
         f"global RMS of the clean signal, seeds 2000 + draw, up to {draws} draws "
         "(trajectories 1000 + draw, weights and batches 3000 + draw). VPT: pooled "
-        f"error <= {THRESHOLD:g}, exponent {EXPONENT:g}, {STARTS} clean starts a draw "
-        "beyond the training part (seeds 4000 + draw). Mean and standard deviation "
-        "over starts, then the draws' own means. The paper's rows are means over 30 "
-        "starts of one model.",
-        "",
-        f"| method | {head} |",
-        "| --- |" + " --- |" * len(NOISE),
-    ]
+        f"error <= {LISTED.threshold:g}, exponent {EXPONENT:g}, {STARTS} clean starts "
+        "a draw beyond the training part (seeds 4000 + draw). Mean and standard "
+        "deviation over starts, then the draws' own means. The paper's rows are means "
+        "over 30 starts of one model.",
+        grid("method", percent(NOISE_RATIOS), _lines(rows)),
+        note=note,
+    )
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+    printed = paper.VPT["lorenz63"]
     for method in METHODS:
-        ours, draws_row, raw = [], [], []
-        for level in NOISE:
-            found = [r for r in rows if (r["method"], r["noise"]) == (method, level)]
-            if not found:
-                ours.append("")
-                draws_row.append("")
-                raw.append("")
-                continue
-            means = [r["vpt"] for r in found]
-            second = statistics.fmean(r["std"] ** 2 + r["vpt"] ** 2 for r in found)
-            mean = statistics.fmean(means)
-            ours.append(f"{mean:.2f} ± {math.sqrt(max(0.0, second - mean**2)):.2f}")
-            draws_row.append(", ".join(f"{m:.2f}" for m in means))
-            raw.append(f"{mean / EXPONENT:.2f}")
-        if method in PAPER:
-            paper = " | ".join(
-                f"{m:.2f} ± {s:.2f}"
-                for m, s in zip(PAPER[method], PAPER_SPREAD[method], strict=True)
-            )
-            lines.append(f"| {method}, paper | {paper} |")
-        lines += [
-            f"| {method}, ours | {' | '.join(ours)} |",
-            f"| - each draw | {' | '.join(draws_row)} |",
-            f"| - in units of time | {' | '.join(raw)} |",
+        cells = [
+            _cells([r for r in rows if (r["method"], r["noise"]) == (method, level)])
+            for level in NOISE_RATIOS
         ]
-    made_with = provenance(torch.device("cpu"))
-    return "\n".join([*lines, "", f"*{made_with}{note and '; ' + note}*", ""])
+        if method in printed:
+            pairs = zip(printed[method], paper.SPREAD[method], strict=True)
+            yield f"{method}, paper", [f"{m:.2f} ± {s:.2f}" for m, s in pairs]
+        labels = (f"{method}, ours", "- each draw", "- in units of time")
+        for label, line in zip(labels, zip(*cells, strict=True), strict=True):
+            yield label, list(line)
 
 
-def jobs(arguments: argparse.Namespace, done: list[dict[str, Any]]) -> Iterator[Job]:
-    """What is left to do, a first draw of everything before a second one."""
-    finished = {(r["method"], r["noise"], int(r["draw"])) for r in done}
-    for draw in range(arguments.draws):
-        for method in arguments.methods:
-            for noise in arguments.noise:
-                if (method, noise, draw) not in finished:
-                    yield method, noise, draw
+def _cells(found: Sequence[Row]) -> tuple[str, str, str]:
+    """Mean and spread, means of the draws, mean in units of time."""
+    if not found:
+        return "", "", ""
+    mean = mean_of(found, "vpt")
+    second = statistics.fmean(r["std"] ** 2 + r["vpt"] ** 2 for r in found)
+    return (
+        f"{mean:.2f} ± {math.sqrt(max(0.0, second - mean**2)):.2f}",
+        ", ".join(f"{row['vpt']:.2f}" for row in found),
+        f"{mean / EXPONENT:.2f}",
+    )
 
 
-def work_on(task: tuple[Job, Path, int | None, str]) -> dict[str, Any]:
+def work_on(task: tuple[tuple, Path, int | None, str]) -> Row:
     os.nice(10)
     return run(*task)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
     parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--noise", type=float, nargs="+", default=NOISE)
+    parser.add_argument("--noise", type=float, nargs="+", default=NOISE_RATIOS)
     parser.add_argument("--methods", nargs="+", default=["weak", "wp"], choices=METHODS)
     parser.add_argument("--epochs", type=int, help="fewer than the paper's, to try out")
     # With steps of 0.01 its losses agree with those of dopri5 to eight digits.
     parser.add_argument("--solver", default="rk4", help="of the strong term")
-    parser.add_argument("--note", default="", help="on rows of another machine, say")
-    parser.add_argument("--output", type=Path, default=HERE / "results")
+    parser.add_argument("--note", default="", help="e.g. on rows of another machine")
     parser.add_argument("--work", type=Path, default=Path("runs/accuracy_lorenz63"))
     arguments = parser.parse_args()
-    arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "lorenz63.csv"
-    rows = read_results(path, TEXT)
+    # The first draw of everything comes before a second one.
+    jobs = [
+        (method, noise, draw)
+        for draw in range(arguments.draws)
+        for method in arguments.methods
+        for noise in arguments.noise
+    ]
     settings = (arguments.work, arguments.epochs, arguments.solver)
-    tasks = [(job, *settings) for job in jobs(arguments, rows)]
-    report = arguments.output / "lorenz63.md"
+    tasks = [
+        (job, *settings) for job in unfinished(jobs, read_results(path, TEXT), JOB)
+    ]
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.workers) as pool:
         for row in pool.imap_unordered(work_on, tasks):
             append(path, COLUMNS, row)
-            done = read_results(path, TEXT)
-            report.write_text(table(done, arguments.draws, arguments.note), "utf-8")
-            print({k: v if k == "method" else round(v, 3) for k, v in row.items()})
+            text = table(read_results(path, TEXT), arguments.draws, arguments.note)
+            write_text(path.with_suffix(".md"), text)
+            print({k: v if k in TEXT else round(v, 3) for k, v in row.items()})
     text = table(read_results(path, TEXT), arguments.draws, arguments.note)
-    report.write_text(text, "utf-8")
+    write_text(path.with_suffix(".md"), text)
     print(text)
 
 

@@ -8,25 +8,27 @@ runs are kept in ``results/vf_node_sweep.csv`` and not repeated; the table besid
 paper's figures is ``results/vf_node_sweep.md``.
 """
 
-import argparse
-import statistics
-import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
-from finished import append, read_results
+from tables import (
+    Row,
+    append,
+    grid,
+    mean_of,
+    page,
+    parser_of,
+    read_results,
+    unfinished,
+    write_text,
+)
 
 from wpnode_ext.baselines import VFNODE
 from wpnode_ext.baselines.comparison import Job, Protocol
+from wpnode_ext.systems import preset
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench import provenance  # noqa: E402
-
-NOISE, EXPONENT, THRESHOLD, STARTS, HORIZON = 0.05, 0.91, 0.3, 30, 6.0
+NOISE, STARTS, HORIZON = 0.05, 30, 6.0
 SMOOTHING, BASIS = 0.9999, 640
 # Settings (smoothing, sines) and the valid prediction times that the paper prints.
 BY_SMOOTHING = {
@@ -43,96 +45,81 @@ BY_BASIS = {
     (SMOOTHING, 320): 0.322,
     (SMOOTHING, BASIS): 0.860,
 }
-COLUMNS = ("smoothing", "basis", "draw", "epochs", "vpt", "cpu_seconds")
-HERE = Path(__file__).parent
-Setting = tuple[float, int]
+JOB = ("smoothing", "basis", "draw")
+COLUMNS = (*JOB, "epochs", "vpt", "cpu_seconds")
 
 
-def run(setting: Setting, draw: int, epochs: int) -> dict[str, Any]:
+def run(job: tuple, epochs: int) -> Row:
     """Trains and judges one model."""
-    protocol = Protocol(system="lorenz63")
-    series, reference = protocol.data(Job("vf_node", NOISE, draw))
-    smoothing, basis = setting
+    smoothing, basis, draw = job
+    listed = preset("lorenz63")
+    series, reference = Protocol(system=listed.name).data(Job("vf_node", NOISE, draw))
     began = time.process_time()
     model = VFNODE(
         smoothing=smoothing, basis=basis, segment=None, epochs=epochs, seed=3000 + draw
     ).fit(series)
     busy = time.process_time() - began
-    assert reference.dt is not None
     found = model.evaluate(
         reference.v,
-        reference.dt,
-        lyapunov_exponent=EXPONENT,
-        threshold=THRESHOLD,
+        listed.dt,
+        lyapunov_exponent=listed.lyapunov_exponent,
+        threshold=listed.threshold,
         starts=STARTS,
-        horizon=HORIZON / EXPONENT,
+        horizon=HORIZON / listed.lyapunov_exponent,
         seed=4000 + draw,
         method="rk4",
     )
     return {
-        "smoothing": smoothing,
-        "basis": basis,
-        "draw": draw,
+        **dict(zip(JOB, job, strict=True)),
         "epochs": model.cost_.epochs,
         "vpt": found.vpt.mean,
         "cpu_seconds": busy,
     }
 
 
-def jobs(draws: int, done: list[dict[str, Any]]) -> Iterator[tuple[Setting, int]]:
-    """What is left to do, one draw of everything before another."""
-    finished = {(row["smoothing"], row["basis"], row["draw"]) for row in done}
-    for draw in range(draws):
-        for setting in {**BY_SMOOTHING, **BY_BASIS}:
-            if (*setting, draw) not in finished:
-                yield setting, draw
-
-
-def table(rows: list[dict[str, Any]], epochs: int) -> str:
-    """Markdown: both sweeps, ours beside the paper's."""
-    lines = [
-        "# VF-NODE on Lorenz-63 at 5 % noise: smoothing and number of sines",
-        "",
+def table(rows: Sequence[Row], epochs: int) -> str:
+    """A page: both sweeps, ours beside the paper's."""
+    return page(
+        "VF-NODE on Lorenz-63 at 5 % noise: smoothing and number of sines",
         "Mean valid prediction time in Lyapunov times over the draws in brackets, "
         f"{STARTS} starts each; 10^4 samples, one segment, up to {epochs} epochs (the "
         "paper: up to 20000). Empty cells were not measured.",
-    ]
-    for name, sweep in (("smoothing", BY_SMOOTHING), ("sines", BY_BASIS)):
-        which = 0 if name == "smoothing" else 1
-        lines += [
-            "",
-            f"| {name} | {' | '.join(f'{s[which]:g}' for s in sweep)} |",
-            "| --- |" + " --- |" * len(sweep),
-            f"| ours | {' | '.join(_cell(rows, setting) for setting in sweep)} |",
-            f"| paper | {' | '.join(f'{value:.2f}' for value in sweep.values())} |",
-        ]
-    return "\n".join([*lines, "", f"*{provenance(torch.device('cpu'))}*", ""])
+        _sweep("smoothing", 0, BY_SMOOTHING, rows),
+        _sweep("sines", 1, BY_BASIS, rows),
+    )
 
 
-def _cell(rows: list[dict[str, Any]], setting: Setting) -> str:
-    found = [r["vpt"] for r in rows if (r["smoothing"], r["basis"]) == setting]
-    return f"{statistics.fmean(found):.2f} ({len(found)})" if found else ""
+def _sweep(
+    name: str,
+    varied: int,
+    settings: Mapping[tuple[float, int], float],
+    rows: Sequence[Row],
+) -> str:
+    ours = []
+    for setting in settings:
+        found = [r for r in rows if (r["smoothing"], r["basis"]) == setting]
+        ours.append(f"{mean_of(found, 'vpt'):.2f} ({len(found)})" if found else "")
+    printed = [f"{value:.2f}" for value in settings.values()]
+    heads = [f"{setting[varied]:g}" for setting in settings]
+    return grid(name, heads, [("ours", ours), ("paper", printed)])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--epochs", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     path = arguments.output / "vf_node_sweep.csv"
-    report = path.with_suffix(".md")
-    for setting, draw in jobs(arguments.draws, read_results(path, ())):
-        row = run(setting, draw, arguments.epochs)
+    settings = {**BY_SMOOTHING, **BY_BASIS}
+    jobs = [(*setting, draw) for draw in range(arguments.draws) for setting in settings]
+    for job in unfinished(jobs, read_results(path), JOB):
+        row = run(job, arguments.epochs)
         append(path, COLUMNS, row)
         print(row, flush=True)
-        report.write_text(table(read_results(path, ()), arguments.epochs), "utf-8")
-    text = table(read_results(path, ()), arguments.epochs)
-    report.write_text(text, "utf-8")
-    print(text)
+        text = table(read_results(path), arguments.epochs)
+        write_text(path.with_suffix(".md"), text)
+    print(table(read_results(path), arguments.epochs))
 
 
 if __name__ == "__main__":
