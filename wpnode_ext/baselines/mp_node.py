@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..data import Series
 from ..solvers.strong import solve_windows
 from ..training.batches import epoch_generator
-from ..training.task import Task
+from ..training.trainer import Task
 from ..weak.segments import gap_free_runs, window_starts
 from .node import CosineSchedule, NodeBaseline
 from .ranges import check_least

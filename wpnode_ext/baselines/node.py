@@ -14,8 +14,7 @@ from ..fields import MLPField
 from ..settings.config import OptimConfig
 from ..training import ForecastValidation, Trainer
 from ..training.log import RunLog
-from ..training.task import Task
-from ..training.trainer import TrainResult
+from ..training.trainer import Task, TrainResult
 from ..weak.record import Record
 from .base import Baseline, Learned
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..data import Series
 from ..training.batches import epoch_generator
-from ..training.task import Task
+from ..training.trainer import Task
 from ..weak.segments import Runs, gap_free_runs
 from .filon import sine_basis
 from .node import CosineSchedule, NodeBaseline

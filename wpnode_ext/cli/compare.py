@@ -21,7 +21,7 @@ from ..common.memory import keep_freed_memory
 from ..figures import save_figure
 from ..figures.comparison import comparison
 from ..solvers.rollouts import ADAPTIVE, FIXED_STEP
-from ..training.run_lock import run_lock
+from ..training.run_folder import run_lock
 from .common import EXPONENTIAL_STEPS, add_command, print_table, say
 from .compare_protocol import RUNGE_KUTTA_STEPS, protocol_of
 from .compare_table import cells, failures, markdown, unit_of

@@ -12,8 +12,8 @@ from ..data import Series
 from ..fields import Forcing, LinearField
 from ..smoothing import Refinement
 from ..smoothing.gauss_newton import StepFailed
-from ..training.result import Row, TrainResult
 from ..training.states_file import RefinedStates
+from ..training.trainer import Row, TrainResult
 
 # A field does not explain the data if its mean square error at held-out values is above
 # both so many variances of the noise and this share of the signal's; without noise, if

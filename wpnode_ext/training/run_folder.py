@@ -1,6 +1,7 @@
 """``runs/<name>/``: settings, versions, metrics, log, checkpoints, figures."""
 
 import json
+import logging
 import os
 import platform
 import shutil
@@ -15,11 +16,16 @@ from typing import Any
 
 import torch
 
-from ..common.files import remove_leftovers, write_text
+from ..common.files import lock, named_errors, remove_leftovers, write_text
 from ..ops.backend import build_info
-from .run_lock import run_lock
 
 _PACKAGES = ("wpnode_ext", "torch", "numpy", "scipy", "torchdiffeq", "omegaconf")
+
+LOCK = ".lock"
+# Folders this process holds, by the numbers of their file systems and of their files.
+_held: set[tuple[int, int]] = set()
+
+logger = logging.getLogger("wpnode_ext")
 
 
 class RunFolder:
@@ -101,6 +107,55 @@ class RunFolder:
     def write_environment(self, **more: Any) -> None:
         """Versions, machine, commit of the working directory, and what is added."""
         write_text(self.env, json.dumps(environment() | more, indent=2) + "\n")
+
+
+class RunFolderBusyError(RuntimeError):
+    """Another process works in the run folder."""
+
+
+@contextmanager
+def run_lock(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Holds a folder until the block ends or the process does, however that happens.
+
+    The process that holds a folder may take it again inside.
+
+    Args:
+        folder: made where it is missing; a file in it carries the lock.
+        wait: for the process that holds it, instead of failing.
+
+    Raises:
+        RunFolderBusyError: another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    with named_errors(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        status = os.fstat(descriptor)
+        place = (status.st_dev, status.st_ino)
+        if place in _held:
+            yield
+            return
+        held = lock(descriptor, wait=wait)
+        if held is False:
+            raise RunFolderBusyError(
+                f"another process works in {folder}. Wait until it ends, stop it, or "
+                "choose another name (`name=`)."
+            )
+        if held is None:
+            logger.warning(
+                "%s is on a file system without locks: let one process at a time "
+                "work in it.",
+                folder,
+            )
+        _held.add(place)
+        try:
+            yield
+        finally:
+            _held.discard(place)
+    finally:
+        # This gives the lock up.
+        os.close(descriptor)
 
 
 def environment() -> dict[str, Any]:

@@ -1,15 +1,21 @@
 """The training loop: one for the strong, the weak and the weak-penalty method."""
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import field as setting
 from functools import partial
 from pathlib import Path
-from signal import SIGTERM
-from typing import Any
+from types import FrameType
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ..closed_form import refit_head
@@ -21,15 +27,121 @@ from . import checkpoint
 from .batches import Batch, Batches
 from .distributed import ProcessGroup
 from .objective import Objective
-from .result import Reporter, Row, TrainResult
-from .signals import StopRequest, stop_requests
-from .task import Task
+
+Row = dict[str, float]
+
+
+class Reporter(Protocol):
+    """Hears of every epoch; see :class:`wpnode_ext.training.log.RunLog`."""
+
+    def begin(self, epoch: int, epochs: int) -> None: ...
+
+    def epoch(self, row: Row) -> None: ...
+
+    def end(self, reason: str) -> None: ...
+
+
+@dataclass
+class TrainResult:
+    """How a training run ended.
+
+    Attributes:
+        epochs: epochs completed, over all sessions of a resumed run.
+        best_epoch, best_score: when the weights that were kept were reached, and their
+            validation error (training loss where there is no validation).
+        reason: "epochs", "patience" or "signal".
+        signal: number of the signal that stopped the run, or None.
+        history: one row an epoch of this session.
+    """
+
+    epochs: int
+    best_epoch: int
+    best_score: float
+    reason: str
+    signal: int | None = None
+    history: list[Row] = setting(default_factory=list)
+
+
+class EpochSource(Protocol):
+    """Batches of an epoch, decided by its number alone; each has ``to(device)``."""
+
+    def epoch(self, number: int) -> Sequence[Any]: ...
+
+
+class Schedule(Protocol):
+    """Learning rates; told the loss of every epoch."""
+
+    def step(self, loss: float) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class TwoTerms(Protocol):
+    """A module: ``objective(batch)`` gives two terms, `total` what is minimised."""
+
+    def __call__(self, batch: Any) -> tuple[Tensor, Tensor]: ...
+
+    def total(self, weak: Tensor, strong: Tensor) -> Tensor: ...
+
+
+@dataclass
+class Task:
+    """Batches and objective of another method.
+
+    Attributes:
+        batches: of every epoch.
+        objective: a module that holds the field.
+        groups: parameters besides those of the field, with options of the optimiser.
+        schedule: makes the learning rates of an optimiser; plateaus by default.
+    """
+
+    batches: EpochSource
+    objective: Any
+    groups: list[dict[str, Any]] = setting(default_factory=list)
+    schedule: Callable[[Optimizer], Schedule] | None = None
+
 
 Validation = Callable[[nn.Module], dict[str, float]]
 
 
 class TrainingDiverged(RuntimeError):
     """Loss or gradients are no longer finite."""
+
+
+class StopRequest:
+    """Whether, and by which signal, the process was asked to stop."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:  # asked twice: stop at once
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Catches SIGINT and SIGTERM inside the block; a second one interrupts at once.
+
+    Outside the main thread signals cannot be caught, and nothing is.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, request._note) for number in numbers}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Trainer:
@@ -147,7 +259,7 @@ class Trainer:
             best_score=self._best["score"],
             reason=reason,
             # Where another process of the group was asked, this one stops as well.
-            signal=(stop.signal or SIGTERM) if reason == "signal" else None,
+            signal=(stop.signal or signal.SIGTERM) if reason == "signal" else None,
             history=history,
         )
 
