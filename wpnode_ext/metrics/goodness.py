@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -85,13 +84,13 @@ def goodness_of_fit(
 
         S_k = sum_j M_j diag(sigma^2) M_j^T,   M_j = w_lhs[j] I + w_rhs[j] J_f(v_j),
 
-    whose trace is estimated with random signs, one product with the Jacobian ``J_f`` a
-    sample. Segments are laid side by side: they share no sample that carries weight, so
-    their residuals are independent.
+    whose trace is estimated with random signs, one product with the transposed
+    Jacobian ``J_f`` a sample. Segments are laid side by side: they share no sample that
+    carries weight, so their residuals are independent.
 
     Args:
-        field: callable ``field(t, u)`` that ``torch.func.jvp`` can differentiate; used
-            in float64.
+        field: callable ``field(t, u)`` that autograd can differentiate; used in
+            float64.
         v: observations, ``[N, *state]``, in the coordinates of the field.
         dt: distance of the samples.
         p, ell: weak form.
@@ -195,19 +194,28 @@ def _noise_terms(
     n_probes: int,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Per sample: ``tr(J diag(sigma^2))``, ``|J diag(sigma)|^2`` and the field."""
+    """``tr(J diag(sigma^2))``, ``|J diag(sigma)|^2`` and the field at every sample.
+
+    With random signs s the first is the mean of ``s . J diag(sigma^2) s``, the second
+    that of ``|diag(sigma) J^T s|^2``.
+    """
     traces, energies, values = [], [], []
+    variance = sigma.square()
     for times, states in zip(t.split(CHUNK), v.split(CHUNK), strict=True):
         when = times.reshape(-1, *(1,) * (states.dim() - 1))
         trace = energy = torch.zeros(len(states), dtype=v.dtype, device=v.device)
-        f = torch.zeros_like(states)
-        for _ in range(n_probes):
-            signs = 2 * torch.randint(2, states.shape, generator=generator) - 1
-            probe = sigma * signs.to(states)
-            f, product = torch.func.jvp(partial(field, when), (states,), (probe,))[:2]
-            trace = trace + (probe * product).flatten(1).sum(1) / n_probes
-            energy = energy + product.square().flatten(1).sum(1) / n_probes
+        with torch.enable_grad():
+            u = states.detach().requires_grad_()
+            f = field(when, u)
+        for _ in range(n_probes if f.requires_grad else 0):
+            signs = (2 * torch.randint(2, u.shape, generator=generator) - 1).to(u)
+            (slope,) = torch.autograd.grad(
+                f, u, signs, retain_graph=True, materialize_grads=True
+            )
+            weighted = variance * slope
+            trace = trace + (signs * weighted).flatten(1).sum(1) / n_probes
+            energy = energy + (slope * weighted).flatten(1).sum(1) / n_probes
         traces.append(trace)
         energies.append(energy)
-        values.append(f)
+        values.append(f.detach())
     return torch.cat(traces), torch.cat(energies), torch.cat(values)

@@ -70,14 +70,21 @@ def is_stiff(linear: Float[Tensor, "D D"], h: float) -> bool:
 
 
 def linear_part(field: Field, t: Tensor, u: Float[Tensor, "*state"]) -> Tensor:
-    """Jacobian ``[D, D]`` of a field at one state, by forward-mode derivatives."""
+    """Jacobian ``[D, D]`` of a field at one state.
+
+    Taken backwards, one copy of the state for each row: ``torch.func.jvp`` imports
+    torch's compiler when it is first called, which takes more than a second.
+    """
     size = u.numel()
-    eye = torch.eye(size, dtype=u.dtype, device=u.device).reshape(size, *u.shape)
-    states = u.repeat(size, *(1,) * u.dim())
+    rows = torch.eye(size, dtype=u.dtype, device=u.device).reshape(size, *u.shape)
     # Without gradients fields may take shortcuts that cannot be differentiated.
     with torch.enable_grad():
-        columns = torch.func.jvp(lambda w: field(t, w), (states,), (eye,))[1]
-    return columns.detach().reshape(size, size).T
+        states = u.detach().repeat(size, *(1,) * u.dim()).requires_grad_()
+        values = field(t, states)
+        if not values.requires_grad:
+            return torch.zeros(size, size, dtype=u.dtype, device=u.device)
+        (slopes,) = torch.autograd.grad(values, states, rows, materialize_grads=True)
+    return slopes.reshape(size, size)
 
 
 def phi_functions(z: Float[Tensor, "D D"], count: int) -> list[Float[Tensor, "D D"]]:
