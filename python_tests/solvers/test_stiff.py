@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from wpnode_ext.fields import Forcing, LibraryField, MLPField
+from wpnode_ext.fields import EquivariantField, Forcing, LibraryField, MLPField
 from wpnode_ext.solvers.stiff import LARGEST, stiff_part
 from wpnode_ext.training.validation import ForecastValidation
 from wpnode_ext.weak.record import Record
@@ -42,6 +42,31 @@ def test_the_exact_field_forecasts_stiff_data(dtype, dt) -> None:
     error = ForecastValidation(record, starts=8)(Slaved(dtype))["val_error"]
     # Irregular times are left to RK4, which explodes.
     assert error > 0.9 if dt is None else error < 1e-2
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_heads_compared_together_score_as_each_alone(restricted) -> None:
+    v = slaved(200, torch.float64)
+    field = LibraryField(3, 2, dtype=torch.float64)
+    head = torch.zeros(10, 3, dtype=torch.float64)
+    head[1:4] = RATES.double().T
+    head[4, 2] = 60.0
+    slow = head.clone()
+    slow[:, 2] = 0.0
+    heads = torch.stack([head, slow, 0.5 * slow, head * torch.nan])
+    if restricted:
+        # The same heads, as combinations of three of them.
+        basis = torch.stack([head, slow, slow.flip(0)], -1)
+        field = EquivariantField(field, basis)
+        heads = torch.eye(3, dtype=torch.float64)[:, :, None]
+    validate = ForecastValidation(Record(v, dt=DT), starts=8, horizon=30)
+    field.set_coefficients(0.1 * heads[1])
+    before = field.coefficients.clone()
+    together = validate.compare(field, heads)
+    assert torch.equal(field.coefficients, before)
+    for values, score in zip(heads, together.tolist(), strict=True):
+        field.set_coefficients(values)
+        assert score == pytest.approx(validate(field)["val_error"], rel=1e-9)
 
 
 def test_exponential_steps_are_kept_for_fields_that_need_them() -> None:

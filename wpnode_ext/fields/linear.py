@@ -1,5 +1,6 @@
 """Fields that are linear in what is learned: a fixed map of the state and a head."""
 
+from collections.abc import Callable
 from math import prod
 
 import torch
@@ -58,6 +59,17 @@ class LinearField(Field):
     ) -> Float[Tensor, "*batch D"]:
         values = self.features(u, x) @ self.coefficients
         return values.flatten(-2) if self.sites > 1 else values
+
+    def with_heads(
+        self, heads: Float[Tensor, "R J O"]
+    ) -> Callable[[Float[Tensor, "R B D"]], Float[Tensor, "R B D"]]:
+        """R fields that differ in their coefficients alone, as one function.
+
+        Each has B states of its own; the features of all are computed together.
+        """
+        if self.sites > 1:
+            return lambda u: (self.features(u) @ heads[:, None]).flatten(-2)
+        return lambda u: self.features(u) @ heads
 
     def jacobian(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None

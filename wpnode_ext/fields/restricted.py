@@ -1,6 +1,7 @@
 """Fields whose head is known up to few numbers."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -77,6 +78,17 @@ class RestrictedField(LinearField):
             return self.base.features(u) @ self.head()
         self._tell_base()
         return self.base.at(u)
+
+    @torch.no_grad()
+    def with_heads(
+        self, heads: Float[Tensor, "R J 1"]
+    ) -> Callable[[Float[Tensor, "R B D"]], Float[Tensor, "R B D"]]:
+        own, full = self.coefficients.clone(), []
+        for values in heads:
+            self.set_coefficients(values)
+            full.append(self.head())
+        self.set_coefficients(own)
+        return self.base.with_heads(torch.stack(full))
 
     def jacobian(
         self, u: Float[Tensor, "*batch D"], x: Tensor | None = None

@@ -1,10 +1,13 @@
 """How well a field forecasts held-out data while it is being trained."""
 
+from itertools import pairwise
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..fields.base import device_of
+from ..fields.linear import LinearField
 from ..solvers.stiff import exponential_steps, stiff_part
 from ..solvers.strong import solve_windows
 from ..weak.record import Record
@@ -62,18 +65,39 @@ class ForecastValidation:
             "val_time": (valid * lengths).sum(0).mean().item(),
         }
 
+    @torch.no_grad()
+    def compare(
+        self, field: LinearField, heads: Float[Tensor, "R J O"]
+    ) -> Float[Tensor, " R"]:
+        """``val_error`` of a field with each of several coefficients.
+
+        Fields that Runge-Kutta steps can follow are forecast together.
+        """
+        own, scores = field.coefficients.clone(), torch.empty(len(heads)).double()
+        t, v, steps = self._clock()
+        stiff = torch.zeros(len(heads), dtype=torch.bool)
+        for number, values in enumerate(heads):
+            field.set_coefficients(values)
+            if self._stiff_part(field, t, v[self._starts]) is not None:
+                stiff[number] = True
+                scores[number] = self(field)["val_error"]
+        field.set_coefficients(own)
+        if not stiff.all():
+            together = field.with_heads(heads[~stiff])
+            starts = v[self._starts].expand(int((~stiff).sum()), -1, -1)
+            states = solve_windows(
+                lambda _, u: together(u), starts, t, steps, method="rk4"
+            )
+            errors = self._errors(states, v)
+            scores[~stiff] = errors.clamp(max=_LOST).mean((0, 2)).to(scores)
+        return scores
+
     def errors(
         self, field: nn.Module
     ) -> tuple[Float[Tensor, "H B"], Float[Tensor, "H B"]]:
         """E of every lead time and start, and the lengths of the steps before it."""
         states, v, lengths = self._forecasts(field)
-        errors = torch.stack(
-            [
-                (u - v[self._starts + lead]).flatten(1).norm(dim=1) / self._spread
-                for lead, u in enumerate(states, start=1)
-            ]
-        ).nan_to_num(nan=_LOST, posinf=_LOST)
-        return errors, lengths
+        return self._errors(states, v), lengths
 
     @torch.no_grad()
     def forecasts(
@@ -94,25 +118,39 @@ class ForecastValidation:
     ) -> tuple[list[Float[Tensor, "B ..."]], Float[Tensor, "N ..."], Tensor]:
         """States after every step, the record, and the lengths of the steps."""
         self._follow(device_of(field, self._starts.device))
-        t, v = self._record.t, self._record.v
-        times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
-        steps = [times[lead + 1] - times[lead] for lead in range(self.horizon)]
-        states = self._forecast(field, v[self._starts], times[0], steps)
-        return states, v, torch.stack([h.flatten(1)[:, 0] for h in steps])
-
-    def _forecast(
-        self,
-        field: nn.Module,
-        u: Float[Tensor, " B *state"],
-        t: Float[Tensor, "..."],
-        steps: list[Float[Tensor, "..."]],
-    ) -> list[Float[Tensor, " B *state"]]:
+        t, v, steps = self._clock()
+        u, lengths = v[self._starts], torch.stack([h.flatten(1)[:, 0] for h in steps])
+        linear = self._stiff_part(field, t, u)
+        if linear is None:
+            return solve_windows(field, u, t, steps, method="rk4"), v, lengths
         dt = self._record.dt
-        if dt is not None:
-            linear = stiff_part(field, t.flatten()[0], u.mean(0), dt)
-            if linear is not None:
-                return exponential_steps(field, linear, u, t, dt, len(steps))
-        return solve_windows(field, u, t, steps, method="rk4")
+        assert dt is not None
+        return exponential_steps(field, linear, u, t, dt, len(steps)), v, lengths
+
+    def _clock(self) -> tuple[Tensor, Float[Tensor, "N ..."], list[Tensor]]:
+        """Times of the starts, the record, and the lengths of the steps from there."""
+        t = self._record.t
+        times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
+        steps = [after - before for before, after in pairwise(times)]
+        return times[0], self._record.v, steps
+
+    def _stiff_part(
+        self, field: nn.Module, t: Tensor, u: Float[Tensor, "B ..."]
+    ) -> Float[Tensor, "D D"] | None:
+        """The linear part of a field that Runge-Kutta steps cannot follow, or None."""
+        dt = self._record.dt
+        return None if dt is None else stiff_part(field, t.flatten()[0], u.mean(0), dt)
+
+    def _errors(
+        self, states: list[Float[Tensor, "..."]], v: Float[Tensor, "N ..."]
+    ) -> Float[Tensor, "H *many B"]:
+        """E of states at every lead time."""
+        axes = tuple(range(1 - v.dim(), 0))
+        errors = [
+            (u - v[self._starts + lead]).square().sum(axes).sqrt() / self._spread
+            for lead, u in enumerate(states, start=1)
+        ]
+        return torch.stack(errors).nan_to_num(nan=_LOST, posinf=_LOST)
 
     def _follow(self, device: torch.device) -> None:
         """The record where the field is: training may move it after this was made."""
