@@ -1,7 +1,7 @@
 """Methods to compare with, behind one interface: ``Name(...).fit(v, dt).forecast``."""
 
 from .base import Baseline, Cost, load
-from .deepskip import RFM, DeepRFM, DeepSkip, SkipRFM
+from .random_maps import RFM, DeepRFM, DeepSkip, SkipRFM
 from .maps import MapBaseline
 from .methods import make_method, method_names
 from .mp_node import MPNODE

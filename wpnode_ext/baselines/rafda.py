@@ -15,7 +15,7 @@ from ..data import Series
 from ..weak.noise import estimate_noise
 from ..weak.segments import gap_free_runs
 from .base import Learned, ScalerKind
-from .deepskip import RFM
+from .random_maps import RFM
 from .ensemble import analysis, centred_noise, forecast, ring_taper
 from .evaluations import tally
 from .progress import progress
