@@ -17,8 +17,9 @@ import paper
 import torch
 from tables import HERE, grid, page, parser_of, read_results, write_text
 
-from wpnode_ext.baselines.comparison import Job, Protocol, read_rows
+from wpnode_ext.baselines.comparison import read_rows
 from wpnode_ext.baselines.methods import make_method
+from wpnode_ext.baselines.protocol import Job, Protocol
 from wpnode_ext.data import Series
 
 NOISE, SYSTEM = 0.05, "lorenz63"

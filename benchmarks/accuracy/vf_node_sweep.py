@@ -25,7 +25,7 @@ from tables import (
 )
 
 from wpnode_ext.baselines import VFNODE
-from wpnode_ext.baselines.comparison import Job, Protocol
+from wpnode_ext.baselines.protocol import Job, Protocol
 from wpnode_ext.systems import preset
 
 NOISE, STARTS, HORIZON = 0.05, 30, 6.0

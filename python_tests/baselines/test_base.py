@@ -1,21 +1,38 @@
-"""What every method of comparison does alike: files, progress."""
+"""The interface of all methods of comparison: registry, settings, files, progress."""
 
 import re
-from dataclasses import asdict, is_dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from trajectories import normal
-from wpnode_ext.baselines import Baseline, load, make_method, method_names
-from wpnode_ext.baselines.methods import OWN
+from wpnode_ext.baselines import (
+    METHODS,
+    MPNODE,
+    RAFDA,
+    VFNODE,
+    WKRR,
+    Baseline,
+    load,
+    make_method,
+)
+from wpnode_ext.baselines.comparison import run_job
+from wpnode_ext.baselines.protocol import Job, Protocol
+from wpnode_ext.cli.main import main
+from wpnode_ext.data import Series, make_series
+from wpnode_ext.fields import MLPField
+from wpnode_ext.training import CheckpointError
 
 DT = 0.05
 # Methods of comparison, and settings that keep their fits short.
 SHORT: dict[str, dict[str, Any]] = {
-    name: {} for name in method_names() if name not in OWN
+    name: {} for name, entry in METHODS.items() if isinstance(entry, type)
 }
 for _name in ("mp_node", "mp_node_persistent"):
     SHORT[_name] = {"hidden": (6,), "epochs": 2, "windows": 3, "steps": 4}
@@ -52,7 +69,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def attributes(model: Baseline) -> dict[str, Any]:
-    """All but the modules, which forecasts tell."""
+    """All attributes but the modules, which forecasts compare."""
     modules = ("field_", "physical_field_", "scaler_")
     return {
         name: value
@@ -99,3 +116,108 @@ def test_progress_is_shown_where_it_is_asked_for(
     out, err = capfd.readouterr()
     assert out == ""
     assert re.search(r"\d+/\d+", err)
+
+
+@dataclass(kw_only=True, eq=False)
+class StillBaseline(Baseline):
+    """A method from outside the package: nothing ever changes."""
+
+    scaler: str = "identity"  # type: ignore[assignment]
+
+    def _learn(
+        self, series: Series, validation: Series | None
+    ) -> tuple[nn.Module, dict[str, Any]]:
+        return self._build({"dim": series.v.shape[1]}), {"dim": series.v.shape[1]}
+
+    @classmethod
+    def _build(cls, recipe: dict[str, Any]) -> nn.Module:
+        field = MLPField(recipe["dim"], (2,)).double()
+        for weight in field.parameters():
+            nn.init.zeros_(weight)
+        return field
+
+
+class TestRegistry:
+    @pytest.fixture
+    def still(self) -> Iterator[str]:
+        METHODS.add("still", StillBaseline)
+        yield "still"
+        METHODS.remove("still")
+
+    def test_a_method_from_outside_is_compared_saved_and_loaded(
+        self, still: str, tmp_path: Path
+    ) -> None:
+        protocol = Protocol(series=make_series(noisy(), dt=DT), starts=2, horizon=1.0)
+        row = run_job(Job(still, 0.0, 0), protocol)
+        assert row.get("failure") is None and 0 < row["vpt"] < 1
+        model = StillBaseline().fit(noisy(), DT)
+        model.save(tmp_path / "model.pt")
+        again = load(tmp_path / "model.pt")
+        assert isinstance(again, StillBaseline)
+        u = again.forecast(noisy()[0], DT * torch.arange(3))
+        assert torch.equal(u[2], u[0])
+
+    def test_the_command_compares_a_method_from_outside(
+        self, still: str, tmp_path: Path
+    ) -> None:
+        np.savez(tmp_path / "data.npz", v=noisy().numpy(), dt=DT)
+        command = ["compare", str(tmp_path / "data.npz"), "--methods", still]
+        command += ["--starts", "2", "--horizon", "1", "-o", str(tmp_path)]
+        assert main(command) == 0
+        assert "| still | 0 % | 1 |" in (tmp_path / "table.md").read_text()
+
+    def test_a_class_without_an_entry_cannot_be_saved(self, tmp_path: Path) -> None:
+        model = StillBaseline().fit(noisy(), DT)
+        with pytest.raises(ValueError, match="must be in METHODS"):
+            model.save(tmp_path / "model.pt")
+
+    def test_a_file_of_an_unknown_method_is_refused(
+        self, still: str, tmp_path: Path
+    ) -> None:
+        StillBaseline().fit(noisy(), DT).save(tmp_path / "model.pt")
+        METHODS.remove(still)
+        with pytest.raises(CheckpointError, match="must be one of"):
+            load(tmp_path / "model.pt")
+        METHODS.add(still, StillBaseline)
+
+    @pytest.mark.parametrize(
+        ("name", "near"), [("deepskp", "deepskip"), ("closedform", "closed_form")]
+    )
+    def test_unknown_names_bring_the_nearest(self, name: str, near: str) -> None:
+        with pytest.raises(ValueError, match=f"Did you mean '{near}'"):
+            make_method(name)
+
+    def test_unknown_settings_bring_the_nearest(self) -> None:
+        with pytest.raises(ValueError, match="no setting 'members_'.*'members'"):
+            make_method("rafda", options={"members_": 3})
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "rule"),
+    [
+        (WKRR, {"ridge": -1e-3}, "`ridge` must be >= 0; got -0.001"),
+        (WKRR, {"eps": 0.0}, "`eps` must be > 0; got 0.0"),
+        (WKRR, {"centres": 0}, "`centres` must be >= 1"),
+        (RAFDA, {"members": 1}, "`members` must be >= 2; got 1"),
+        (RAFDA, {"spread": -1.0}, "`spread` must be >= 0"),
+        (RAFDA, {"inflation": 0.0}, "`inflation` must be > 0"),
+        (VFNODE, {"segment": 1}, "`segment` must be >= 16; got 1"),
+        (VFNODE, {"basis": 0}, "`basis` must be >= 1; got 0"),
+        (VFNODE, {"basis_batch": 0}, "`basis_batch` must be >= 1"),
+        (MPNODE, {"stages": "oto"}, "`stages` must be >= 1 or 'auto'; got 'oto'"),
+        (MPNODE, {"stages": 0}, "`stages` must be >= 1; got 0"),
+        (MPNODE, {"stride": 0}, "`stride` must be >= 1"),
+        (MPNODE, {"windows": 0}, "`windows` must be >= 1"),
+    ],
+)
+def test_impossible_settings_are_refused(
+    kind, given: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises(ValueError, match=rule):
+        kind(**given)
+
+
+def test_words_in_place_of_numbers_are_refused() -> None:
+    with pytest.raises(TypeError, match="`basis` must be a number; got 'many'"):
+        VFNODE(basis="many")  # type: ignore[arg-type]
+    assert MPNODE(stages="auto").stages == "auto"

@@ -1,4 +1,4 @@
-"""One unit for the work of all methods: states at which something is computed."""
+"""Evaluations, the unit of work of all methods: states at which a field is computed."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from wpnode_ext.baselines import RAFDA, RFM, WKRR, WeakSINDy
 from wpnode_ext.baselines.comparison import run_job
 from wpnode_ext.baselines.evaluations import counted_evaluations
 from wpnode_ext.baselines.protocol import Job, Protocol
-from wpnode_ext.baselines.random_map import RandomFeatureMap
+from wpnode_ext.baselines.random_maps import RandomFeatureMap
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import ConvField, LibraryField, MLPField
 

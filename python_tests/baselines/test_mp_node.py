@@ -2,13 +2,19 @@
 
 import math
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 from trajectories import lorenz63, normal
 from wpnode_ext.baselines import MPNODE, load
-from wpnode_ext.baselines.mp_node import PenaltyObjective, Rows, SubTrajectories
+from wpnode_ext.baselines.mp_node import (
+    Penalty,
+    PenaltyObjective,
+    Rows,
+    SubTrajectories,
+)
 from wpnode_ext.baselines.node import CosineSchedule
 from wpnode_ext.fields import MLPField
 from wpnode_ext.solvers.strong import solve_windows, strong_loss
@@ -32,6 +38,13 @@ def objective(field, v, windows, steps, starts=None, **options) -> PenaltyObject
     return PenaltyObjective(
         field, v, t, starts, windows=windows, steps=steps, **options
     )
+
+
+def sub_trajectories(
+    whole: PenaltyObjective, epochs: int, stages: int | Literal["auto"]
+) -> SubTrajectories:
+    penalty = Penalty(stages=stages)
+    return SubTrajectories(whole, 4, seed=0, epochs=epochs, penalty=penalty, drawn=5)
 
 
 class Linear(torch.nn.Module):
@@ -129,9 +142,8 @@ class TestObjective:
 
     def test_penalty_grows_by_decades(self) -> None:
         v, field = oscillator(60), MLPField(2, (4,)).double()
-        source = SubTrajectories(
-            whole := objective(field, v, 2, 5), 4, seed=0, epochs=80, stages=8, drawn=5
-        )
+        whole = objective(field, v, 2, 5)
+        source = sub_trajectories(whole, epochs=80, stages=8)
         seen = []
         for epoch in (0, 9, 10, 79):
             source.epoch(epoch)
@@ -142,7 +154,7 @@ class TestObjective:
     def test_every_decade_gets_its_share_of_the_epochs(self, epochs: int) -> None:
         v, field = oscillator(60), MLPField(2, (4,)).double()
         whole = objective(field, v, 2, 5)
-        source = SubTrajectories(whole, 4, seed=0, epochs=epochs, stages=8, drawn=5)
+        source = sub_trajectories(whole, epochs=epochs, stages=8)
         seen: dict[int, int] = {}
         for epoch in range(epochs):
             source.epoch(epoch)
@@ -154,7 +166,7 @@ class TestObjective:
     def test_penalty_grows_when_errors_stand_still(self) -> None:
         v, field = oscillator(60), MLPField(2, (4,)).double()
         whole = objective(field, v, 2, 5)
-        source = SubTrajectories(whole, 4, seed=0, epochs=80, stages="auto", drawn=5)
+        source = sub_trajectories(whole, epochs=80, stages="auto")
         for epoch in range(21):
             source.epoch(epoch)
             # The mean of an epoch stands still, that of its last batch does not.
@@ -164,7 +176,7 @@ class TestObjective:
     def test_penalty_waits_while_the_mean_error_falls(self) -> None:
         v, field = oscillator(60), MLPField(2, (4,)).double()
         whole = objective(field, v, 2, 5)
-        source = SubTrajectories(whole, 4, seed=0, epochs=80, stages="auto", drawn=5)
+        source = sub_trajectories(whole, epochs=80, stages="auto")
         for epoch in range(30):
             source.epoch(epoch)
             whole.errors += [0.9**epoch, 1.0]
@@ -251,7 +263,9 @@ class TestTraining:
         assert model.starts_.diff().eq(1).all()
         assert model.cost_.evaluations == 2 * 4 * 12 * -(-301 // 12)
         whole = objective(MLPField(2, (4,)).double(), v, 3, 4)
-        source = SubTrajectories(whole, 8, seed=0, epochs=2, stages=1, drawn=20)
+        source = SubTrajectories(
+            whole, 8, seed=0, epochs=2, penalty=Penalty(stages=1), drawn=20
+        )
         first, second = (
             torch.cat([batch.rows for batch in source.epoch(number)])
             for number in (0, 1)
@@ -260,7 +274,7 @@ class TestTraining:
         assert not torch.equal(first, second)
 
     def test_refuses_what_does_not_fit(self) -> None:
-        with pytest.raises(ValueError, match="101 samples of a sub-trajectory"):
+        with pytest.raises(ValueError, match="`v` must have the 101 samples"):
             MPNODE(epochs=1).fit(oscillator(90), DT)
         with pytest.raises(ValueError, match="`states` must be"):
             MPNODE(epochs=1, states="else").fit(oscillator(300), DT)  # type: ignore[arg-type]

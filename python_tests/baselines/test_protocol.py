@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from wpnode_ext.baselines.comparison import read_rows, write_rows
-from wpnode_ext.baselines.protocol import Protocol, digest
-from wpnode_ext.baselines.protocol_file import agree
-from wpnode_ext.cli.compare_protocol import protocol_of
+from wpnode_ext.baselines.protocol import Protocol, agree, digest
+from wpnode_ext.cli.compare import protocol_of
 from wpnode_ext.cli.main import main, make_parser
 from wpnode_ext.data import make_series
 

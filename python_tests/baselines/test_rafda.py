@@ -6,7 +6,12 @@ import torch
 import trajectories
 from trajectories import add_noise, lorenz63, lorenz96
 from wpnode_ext.baselines import RAFDA, load
-from wpnode_ext.baselines.ensemble import analysis, centred_noise, forecast, ring_taper
+from wpnode_ext.baselines.rafda import (
+    analysis,
+    centred_noise,
+    ensemble_forecast,
+    ring_taper,
+)
 
 DT = 0.01
 
@@ -66,7 +71,7 @@ class TestAnalysis:
             p, u = p.clone()[None, :, None], u.clone()[:, None]
             level = torch.tensor([eta]).double()
             for v in observed:
-                u = forecast(p, u[:, None])
+                u = ensemble_forecast(p, u[:, None])
                 analysis(p, u, v[None], level, centred_noise(members, level, draw))
             found = torch.stack([p.flatten(), u.flatten()])
             scale = cov.diagonal().sqrt()
@@ -95,12 +100,12 @@ class TestAnalysis:
         draw = generator()
         p = torch.randn(3, 80, 5, generator=draw).double()
         phi = torch.rand(80, 1, 5, generator=draw).double()
-        u = forecast(p, phi)
+        u = ensemble_forecast(p, phi)
         v, eta = torch.tensor([3.0, -2.0, 1.0]).double(), torch.full((3,), 0.1).double()
         before = (u.mean(0) - v).norm()
         analysis(p, u, v, eta, centred_noise(80, eta, draw))
         assert (u.mean(0) - v).norm() < 0.5 * before
-        assert (forecast(p, phi).mean(0) - v).norm() < 0.8 * before
+        assert (ensemble_forecast(p, phi).mean(0) - v).norm() < 0.8 * before
 
     def test_rows_learn_from_their_own_component_alone(self) -> None:
         draw = generator()
@@ -118,7 +123,7 @@ class TestAnalysis:
         p = torch.randn(1, 400, 3, generator=draw).double()
         once = p.clone()
         phi = torch.rand(400, 1, 3, generator=draw).double()
-        u = forecast(p, phi)
+        u = ensemble_forecast(p, phi)
         two = u.expand(-1, 2).clone()
         v, eta = torch.ones(2).double(), torch.full((2,), 0.4).double()
         still = torch.zeros(400, 2).double()
@@ -130,7 +135,7 @@ class TestAnalysis:
         draw = generator()
         p = torch.randn(2, 5, 4, generator=draw).double()
         phi = torch.randn(5, 3, 4, generator=draw).double()
-        u = forecast(p, phi).unflatten(1, (3, 2))
+        u = ensemble_forecast(p, phi).unflatten(1, (3, 2))
         assert u[4, 2, 1].item() == pytest.approx((p[1, 4] @ phi[4, 2]).item())
 
     def test_taper_fades_around_the_ring(self) -> None:
@@ -205,3 +210,20 @@ class TestRing:
         ahead = model.forecast(u[0], DT * torch.arange(3))
         turned = model.forecast(u[0].roll(2), DT * torch.arange(3))
         torch.testing.assert_close(turned, ahead.roll(2, -1), rtol=1e-9, atol=1e-9)
+
+
+def test_an_ensemble_without_spread_keeps_the_map_of_the_regression(
+    monkeypatch,
+) -> None:
+    dt = 0.05
+    t = dt * torch.arange(100, dtype=torch.float64)
+    u = torch.stack([t.cos(), -t.sin()], 1)
+
+    def after_a_step(spread: float | None) -> torch.Tensor:
+        model = RAFDA(width=20, members=10, sigma=0.01, spread=spread)
+        return model.fit(u, dt).forecast(u[0], t[:2])[1]
+
+    kept, learned = after_a_step(0.0), after_a_step(None)
+    monkeypatch.setattr(RAFDA, "_assimilate", lambda self, module, series: series.v)
+    torch.testing.assert_close(kept, after_a_step(None), rtol=0, atol=1e-6)
+    assert not torch.allclose(kept, learned, rtol=0, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Smoothing splines, Filon's integrals, and fields trained on them."""
+"""Smoothing splines, their integrals, and the fields trained on them."""
 
 from pathlib import Path
 
@@ -10,13 +10,15 @@ from scipy.interpolate import CubicSpline
 
 from trajectories import normal
 from wpnode_ext.baselines import VFNODE, load
-from wpnode_ext.baselines.filon import moments, sine_basis, spline_weights
 from wpnode_ext.baselines.splines import (
     choose_smoothing,
     cutoff_of,
+    moments,
+    sine_basis,
     smoothed,
     smoothing_of,
     smoothing_spline,
+    spline_weights,
 )
 from wpnode_ext.baselines.vf_node import (
     SegmentBatch,

@@ -1,4 +1,4 @@
-"""The covariance of weak residuals, and what weighting by it does to estimates."""
+"""The covariance of weak residuals, and estimates weighted by it (WENDy)."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,16 @@ from torch import Tensor, nn
 
 from problems import lorenz63_field
 from trajectories import lorenz63, normal
-from wpnode_ext.baselines.weak_covariance import residual_covariance, reweighted
+from wpnode_ext.baselines.weak_sindy import (
+    Reweighting,
+    residual_covariance,
+    reweighted,
+)
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.fields.linear import LinearField
-from wpnode_ext.weak.plan import SegmentSums
+from wpnode_ext.weak.plan import SegmentSums, WeakForm
 from wpnode_ext.weak.record import Record
 from wpnode_ext.weak.weights import segment_weights
 
@@ -205,7 +209,7 @@ class TestLinearDecay:
             best = (low - high) / (2 * (low - 2 * middle + high))
             found["compensated"].append(best.item())
             record = Record(v, dt=self.dt, lengths=lengths)
-            reweighted(field, record, level, **weak)
+            reweighted(field, record, level, Reweighting(WeakForm(**weak)))
             found["weighed"].append(field.coefficients.item())
         return {name: torch.tensor(x).double() / self.a for name, x in found.items()}
 
@@ -261,7 +265,7 @@ def test_errors_of_coefficients_are_those_it_states(name: str) -> None:
     for _ in range(20):
         field.set_coefficients(truth)
         record = Record(u + sigma * normal(*u.shape), dt=duration / 1000)
-        std = reweighted(field, record, sigma, p=8, ell=60)
+        std = reweighted(field, record, sigma, Reweighting(WeakForm(8, 60)))
         miss = (field.coefficients.detach() - truth)[kept]
         scores.append(miss / std[kept])
         errors.append(miss / truth[kept])

@@ -6,9 +6,14 @@ import torch
 
 from trajectories import add_noise, lorenz63, normal
 from wpnode_ext.baselines import WeakSINDy, WENDy, load
-from wpnode_ext.baselines.weak_covariance import reweighted
-from wpnode_ext.baselines.weak_sindy import sparse_solution
+from wpnode_ext.baselines.weak_sindy import (
+    Reweighting,
+    reweighted,
+    simplest,
+    sparse_solution,
+)
 from wpnode_ext.fields import LibraryField
+from wpnode_ext.weak.plan import WeakForm
 from wpnode_ext.weak.record import Record
 
 DT = 0.01
@@ -185,7 +190,7 @@ class TestReweighted:
             assert isinstance(field, LibraryField)
             plain.append(field.coefficients[1:].detach().T.clone())
             record = Record(v, dt=0.05)
-            std = reweighted(field, record, sigma, p=4, ell=40, q=8)
+            std = reweighted(field, record, sigma, Reweighting(WeakForm(4, 40, 8)))
             weighed.append(field.coefficients[1:].detach().T.clone())
             errors.append(std[2, 0])
         turning = (torch.stack(found)[..., 0, 1] for found in (plain, weighed))
@@ -208,3 +213,26 @@ class TestReweighted:
         for (exponents, d), value in TERMS.items():
             j = field.exponents.index(exponents)
             assert abs(found[exponents, d] - value) < 5 * model.std_[j, d] + 0.02
+
+
+def test_the_simplest_of_equal_models_is_chosen() -> None:
+    simple = torch.tensor([0.4, 0.6, 0.5, 0.5]).double()
+    alike = simple + torch.tensor([-0.2, 0.1, -0.1, 0.1]).double()
+    assert simplest([simple, alike]) == 0
+    assert simplest([simple, simple - 0.1]) == 1
+    assert simplest([simple + 0.2, simple, alike]) == 1
+
+
+@pytest.mark.parametrize("kind", [WeakSINDy, WENDy])
+def test_a_component_that_is_zero_stays_zero(kind) -> None:
+    dt = 0.05
+    t = dt * torch.arange(400, dtype=torch.float64)
+    noise = 1e-3 * normal(400, 2, seed=0)
+    v = torch.stack([t.cos(), -t.sin()], 1) + noise
+    v = torch.cat([v, torch.zeros(400, 1)], 1)
+    model = kind(degree=2, p=4, ell=20, q=2).fit(v, dt)
+    assert model.field_.coefficients.isfinite().all()
+    assert not model.field_.coefficients[:, 2].any()
+    u = model.forecast(v[0], t[:100])
+    assert torch.allclose(u[:, 0], t[:100].cos(), atol=0.05)
+    assert not u[:, 2].any()

@@ -78,14 +78,33 @@ class TestLorenz63:
         t = DT * torch.arange(10)
         assert torch.equal(again.forecast(u[0], t), model.forecast(u[0], t))
 
-    def test_settings_are_chosen_by_forecasts(self, monkeypatch) -> None:
-        monkeypatch.setattr("wpnode_ext.baselines.wkrr._WIDTHS", (0.1, 1.0))
-        monkeypatch.setattr("wpnode_ext.baselines.wkrr._RIDGES", (1e-10, 1.0))
-        monkeypatch.setattr("wpnode_ext.baselines.wkrr._FINE", (1.0,))
+    def test_settings_are_chosen_by_forecasts(self) -> None:
+        grid = {"widths": (0.1, 1.0), "ridges": (1e-10, 1.0), "finer": (1.0,)}
         u = lorenz63(1200, DT, seed=1)
-        model = WKRR(centres=150).fit(u, DT)
+        model = WKRR(centres=150, **grid).fit(u, DT)
         assert model.ridge_ == pytest.approx(1e-10)
 
     def test_settings_must_be_given_without_held_out_data(self) -> None:
         with pytest.raises(ValueError, match="`eps` and `ridge` must be given"):
             WKRR(held_out=0.0).fit(lorenz63(300, DT, seed=1), DT)
+
+
+def test_kernel_regression_without_a_ridge() -> None:
+    dt = 0.05
+    t = dt * torch.arange(300, dtype=torch.float64)
+    u = torch.stack([t.cos(), -t.sin()], 1)
+    model = WKRR(eps=0.3, ridge=0.0, centres=30).fit(u, dt)
+    assert model.ridge_ == 0.0
+    ahead = model.forecast(u[0], t[:20])
+    torch.testing.assert_close(ahead, u[:20], atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("centres", [20, 10])
+def test_without_a_ridge_the_solution_is_that_of_least_norm(centres: int) -> None:
+    torch.manual_seed(0)
+    # Every state is there twice, so half of the kernel matrix is redundant.
+    x = torch.randn(10, 2).double().repeat(2, 1)
+    part = WeakKernelProblem(x, x.sin(), torch.ones(1).double(), torch.arange(20))
+    z = x[:centres]
+    found = kernel(x, z, 0.3) @ part.solve(z, 0.3, 0.0)
+    torch.testing.assert_close(found, x.sin(), atol=1e-7, rtol=0)

@@ -10,8 +10,7 @@ import pytest
 
 from wpnode_ext import WPNODE
 from wpnode_ext.baselines.comparison import write_rows
-from wpnode_ext.baselines.protocol import Protocol
-from wpnode_ext.baselines.protocol_file import agree
+from wpnode_ext.baselines.protocol import Protocol, agree
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "accuracy"
 

@@ -208,6 +208,18 @@ def test_validation_of_the_true_field_is_perfect_and_of_a_frozen_one_is_not() ->
     assert broken == {"val_error": 1.0, "val_time": 0.0}
 
 
+def test_validation_scores_maps_and_survives_their_runaways() -> None:
+    turn = torch.matrix_exp(0.1 * torch.tensor([[0.0, 1.0], [-1.0, 0.0]]).double())
+    u = [torch.tensor([1.0, 0.0]).double()]
+    for _ in range(199):
+        u.append(turn @ u[-1])
+    judge = ForecastValidation(Record(torch.stack(u), dt=0.1), horizon=100)
+    assert judge.error_of_map(lambda s: s @ turn.T) < 1e-9
+    assert judge.error_of_map(lambda s: s) > 0.5
+    assert judge.error_of_map(lambda s: 1e3 * s) > 0.99
+    assert judge.error_of_map(lambda s: s * math.nan) == 1.0
+
+
 def test_validation_fits_its_horizon_to_the_data() -> None:
     assert ForecastValidation(record(41), horizon=500).horizon == 20
     assert ForecastValidation(record(400)).horizon == 100

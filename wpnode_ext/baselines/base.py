@@ -1,36 +1,45 @@
-"""What all methods of comparison share: one way to fit, forecast, judge and keep them.
+"""The interface of all methods of comparison: fit, forecast, score, save.
 
-A method learns either a field, solved by any solver, or a map from sample to sample,
-see :mod:`~wpnode_ext.baselines.maps`.
+A method learns a field, which any solver can follow, or a map from one sample to the
+next, see :mod:`~wpnode_ext.baselines.maps`. A new one is a subclass of
+:class:`Baseline` in a file of its own and an entry of :data:`METHODS`.
 """
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from ..common.registry import Registry, suggestion
 from ..common.typing import Array
 from ..coordinates.scaling import Scaler, make_scaler, scaler_from_state_dict
 from ..data import Data, Series, as_series
 from ..model.estimator import choose_weak_form
 from ..model.forecaster import Forecaster
 from ..model.prepare import filtered
-from ..settings.config import TrainConfig, ValidationConfig, WeakForm, resolve
-from ..training import checkpoint
+from ..settings.config import TrainConfig, ValidationConfig, resolve
+from ..solvers.runge_kutta import integrate
+from ..training import ForecastValidation, checkpoint
+from ..weak.plan import WeakForm
+from ..weak.record import Record
 from .evaluations import counted_evaluations
-from .held_out import HeldOut
-from .scaled import scaled
 
 Learned = tuple[nn.Module, dict[str, Any]]
 ScalerKind = Literal["minmax", "standard", "identity"]
-# Attributes of a model that its file holds in another form; the others as they are.
-_APART = {
+Item = TypeVar("Item")
+
+# Relative difference between sample distances that rounding of times can cause.
+ROUNDING = 1e-6
+# Most samples of a forecast that settings are chosen by.
+LONGEST = 1000
+# Attributes of a model that its file stores under entries of their own.
+_STORED_APART = {
     "config_",
     "cost_",
     "dt_",
@@ -44,9 +53,28 @@ _APART = {
 }
 
 
+class Method(Protocol):
+    """An entry of :data:`METHODS`."""
+
+    def for_system(
+        self, system: str | None, *, seed: int, options: Mapping[str, Any]
+    ) -> Forecaster:
+        """An unfitted model with the settings known to suit a system.
+
+        Args:
+            system: name of one of the paper's systems; None for any data.
+            seed: of all random numbers the model draws.
+            options: settings that replace those of the system.
+        """
+        ...
+
+
+METHODS: Registry[Method] = Registry("methods", "methods")
+
+
 @dataclass
 class Cost:
-    """What a fit took.
+    """The cost of a fit.
 
     Attributes:
         seconds: wall time.
@@ -64,17 +92,17 @@ class Baseline(Forecaster, ABC):
     """A method that learns a field from noisy observations.
 
     Args:
-        seed: of everything that is drawn.
+        seed: of all random numbers.
         scaler: "minmax", "standard" or "identity"; how states are scaled.
-        held_out: share of every series, at its end, that settings are chosen by; the
-            same as in :class:`~wpnode_ext.WPNODE`. Nothing is held out by methods that
-            have nothing to choose.
+        held_out: share of every series, at its end, by which settings are chosen; the
+            same as in :class:`~wpnode_ext.WPNODE`. Methods without a choice to make
+            hold nothing out.
         verbose: show progress.
 
     Attributes:
         cost_: seconds, evaluations and epochs of the last fit.
 
-    Those of :class:`~wpnode_ext.model.forecaster.Forecaster` hold the model.
+    The other attributes are those of :class:`~wpnode_ext.model.forecaster.Forecaster`.
     """
 
     seed: int = 0
@@ -82,19 +110,34 @@ class Baseline(Forecaster, ABC):
     held_out: float = 0.1
     verbose: bool = False
 
-    name: ClassVar[str]
-    # One shift and scale for all components: a ring of alike sites stays one.
+    # "whole" scales all components alike, which keeps the symmetry of a ring.
     _per: ClassVar[Literal["component", "whole"]] = "component"
-    _methods: ClassVar[dict[str, type["Baseline"]]] = {}
 
     def __post_init__(self) -> None:
         self._weak_form: WeakForm | None = None
         self._q_filter: int | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "name" in cls.__dict__:
-            Baseline._methods[cls.name] = cls
+    @classmethod
+    def for_system(
+        cls, system: str | None, *, seed: int, options: Mapping[str, Any]
+    ) -> Self:
+        """:meth:`Method.for_system`; raises ValueError for an unknown setting."""
+        known = [entry.name for entry in fields(cls)]
+        for key in options:
+            if key not in known:
+                raise ValueError(
+                    f"{cls.__name__} has no setting {key!r}; it has "
+                    f"{', '.join(sorted(known))}.{suggestion(key, known)}"
+                )
+        settings: dict[str, Any] = {"seed": seed}
+        if system is not None:
+            settings |= cls._settings_for(system)
+        return cls(**(settings | dict(options)))
+
+    @classmethod
+    def _settings_for(cls, system: str) -> dict[str, Any]:
+        """Settings the literature uses for one of the paper's systems."""
+        return {}
 
     def fit(
         self,
@@ -111,9 +154,9 @@ class Baseline(Forecaster, ABC):
             v: observations ``[N, D]``, a list of such arrays, or a Series. NaN marks
                 missing values.
             dt: distance of the samples. Give either `dt` or `t`.
-            t: times of the samples, where the method can take irregular ones.
+            t: times of the samples, for methods that accept irregular ones.
             mask: True where a value is missing.
-            validation: held-out series that settings are chosen by; by default the end
+            validation: held-out series by which settings are chosen; by default the end
                 of every series, see `held_out`.
         """
         series = as_series(v, dt=dt, t=t, mask=mask)
@@ -134,11 +177,11 @@ class Baseline(Forecaster, ABC):
 
     @abstractmethod
     def _learn(self, series: Series, validation: Series | None) -> Learned:
-        """The fitted module in scaled coordinates, and how :meth:`_build` remakes it.
+        """The fitted module in scaled coordinates, and its arguments for `_build`.
 
         Args:
             series: scaled observations, float64.
-            validation: held-out ones, where they were given.
+            validation: scaled held-out observations, if the user gave any.
         """
 
     @classmethod
@@ -153,7 +196,9 @@ class Baseline(Forecaster, ABC):
                 f"{list(series.state_shape)}. Flatten them."
             )
         if series.forcing is not None:
-            raise ValueError(f"{type(self).__name__} takes no `forcing`.")
+            raise ValueError(
+                f"`forcing` must be absent: {type(self).__name__} takes no inputs."
+            )
 
     def _check_validation(self, validation: Series, series: Series) -> None:
         if validation.state_shape != series.state_shape:
@@ -162,20 +207,39 @@ class Baseline(Forecaster, ABC):
                 f"got {list(validation.state_shape)}."
             )
 
+    def _check_least(self, **least: float) -> None:
+        """Raises for settings below the given bounds; None is left to the fit."""
+        for name, bound in least.items():
+            if not self._number(name, bound) >= bound:
+                raise ValueError(
+                    f"`{name}` must be >= {bound:g}; got {getattr(self, name)}."
+                )
+
+    def _check_positive(self, *names: str) -> None:
+        """Raises for settings that are not above zero; None is left to the fit."""
+        for name in names:
+            if not self._number(name, 1.0) > 0:
+                raise ValueError(f"`{name}` must be > 0; got {getattr(self, name)}.")
+
+    def _number(self, name: str, if_none: float) -> float:
+        value = getattr(self, name)
+        if value is None:
+            return if_none
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"`{name}` must be a number; got {value!r}.")
+        return value
+
     def _step(self, module: nn.Module, dt: float) -> Callable[[Tensor], Tensor]:
-        """One sample ahead: the classical Runge-Kutta step of the field."""
+        """The map one sample ahead: a classical Runge-Kutta step of the field."""
+        start, hop = torch.zeros(()), torch.tensor(dt, dtype=torch.float64)
 
         def step(u: Tensor) -> Tensor:
-            k1 = module(0.0, u)
-            k2 = module(0.0, u + dt / 2 * k1)
-            k3 = module(0.0, u + dt / 2 * k2)
-            k4 = module(0.0, u + dt * k3)
-            return u + dt / 6 * (k1 + 2 * (k2 + k3) + k4)
+            return integrate(module, u, start, [hop], method="rk4_classic")[0]
 
         return step
 
     def _choose_filter(self, series: Series, weak: WeakForm | None = None) -> None:
-        """Takes the weak form, and the filter, from the data where it is open."""
+        """Chooses the filter, and open entries of the weak form, from the data."""
         config = TrainConfig(method="weak", weak=weak or WeakForm())
         try:
             choice, self._weak_form = choose_weak_form(series, config)
@@ -184,10 +248,10 @@ class Baseline(Forecaster, ABC):
             choice, self._weak_form = None, config.weak
         self._q_filter = None if choice is None else choice.q_filter
 
-    def _parts(
+    def _split(
         self, series: Series, validation: Series | None
     ) -> tuple[Series, Series | None]:
-        """What is learned from, and filtered data that settings are chosen by."""
+        """The data to learn from, and filtered data by which settings are chosen."""
         if self._weak_form is None:
             self._choose_filter(series)
         if validation is None and self.held_out > 0:
@@ -198,18 +262,11 @@ class Baseline(Forecaster, ABC):
                 return series, None
         return series, None if validation is None else self._filtered(validation)
 
-    def _split(
-        self, series: Series, validation: Series | None
-    ) -> tuple[Series, HeldOut | None]:
-        """What is learned from, and the judge of settings; None without such data."""
-        series, held = self._parts(series, validation)
-        return series, None if held is None else HeldOut(held)
-
     def _filtered(self, series: Series) -> Series:
         return filtered(series, self._settings(), self._q_filter)
 
     def _settings(self) -> TrainConfig:
-        """What filters and scores of the package read from a model's settings."""
+        """The settings that filters and scores of the package read."""
         validation = ValidationConfig(fraction=self.held_out)
         weak = self._weak_form or WeakForm()
         return resolve(TrainConfig(weak=weak, validation=validation, seed=self.seed))
@@ -217,20 +274,38 @@ class Baseline(Forecaster, ABC):
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
 
+    def _progress(
+        self, items: Iterable[Item], total: int, label: str
+    ) -> Iterator[Item]:
+        """The items, with a progress bar while a verbose model goes through them.
+
+        Args:
+            items: to go through.
+            total: their number.
+            label: name of the items, shown before the bar.
+        """
+        if not self.verbose:
+            return iter(items)
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return iter(items)
+        return iter(tqdm(items, total=total, desc=label))
+
     def score(self, v: Data, dt: float | None = None, *, t: Any = None) -> float:
         """Skill of short forecasts on held-out data: 1 is perfect, 0 is lost."""
         self._check_fitted()
         series = scaled(as_series(v, dt=dt, t=t), self.scaler_)
         if series.dt is None:
             raise ValueError("`v` must have samples at equal distances.")
-        judge = HeldOut(self._filtered(series))
-        return 1.0 - judge(self._step(self.field_, series.dt))
+        judge = judge_of(self._filtered(series))
+        return 1.0 - judge.error_of_map(self._step(self.field_, series.dt))
 
     def save(self, path: str | Path) -> None:
-        """Writes the model and what else was found to one file, see :func:`load`."""
+        """Writes the model and all else that the fit found to one file."""
         self._check_fitted()
         state = {
-            "method": self.name,
+            "method": name_of(type(self)),
             "settings": asdict(self),
             "recipe": self.recipe_,
             "weights": checkpoint.weights_of(self.field_),
@@ -247,15 +322,15 @@ class Baseline(Forecaster, ABC):
         checkpoint.save(path, "baseline", state)
 
     def _fitted(self) -> dict[str, Any]:
-        """What a fit found besides the model, in tensors and builtin types."""
+        """What the fit found besides the model, in tensors and builtin types."""
         return {
             name: value
             for name, value in vars(self).items()
-            if name.endswith("_") and name not in _APART
+            if name.endswith("_") and name not in _STORED_APART
         }
 
     def _set_fitted(self, found: dict[str, Any]) -> None:
-        """Takes back what :meth:`_fitted` gave to a file."""
+        """Restores what :meth:`_fitted` returned."""
         vars(self).update(found)
 
     def _keep(
@@ -273,11 +348,12 @@ def load(path: str | Path) -> Baseline:
     """The model that :meth:`Baseline.save` wrote.
 
     Raises:
-        FileNotFoundError, CheckpointError: no such file; damaged, foreign or newer.
+        FileNotFoundError: there is no such file.
+        CheckpointError: it is damaged, foreign, newer, or of an unknown method.
     """
     state = checkpoint.load(path, "baseline")
-    try:
-        kind = Baseline._methods[state["method"]]
+    with checkpoint.whole_file(path, "baseline"):
+        kind: Any = METHODS.find(state["method"])
         model = kind(**state["settings"])
         module = kind._build(state["recipe"]).double()
         module.load_state_dict(state["weights"])
@@ -289,8 +365,44 @@ def load(path: str | Path) -> Baseline:
         model._q_filter = state["q_filter"]
         model._keep(module, state["recipe"], scaler_from_state_dict(state["scaler"]))
         model._set_fitted(state["fitted"])
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise checkpoint.CheckpointError(
-            f"{path} is not a whole model of this release: {error}"
-        ) from error
     return model
+
+
+def name_of(kind: type[Baseline]) -> str:
+    """The name under which a class is in :data:`METHODS`."""
+    for name, entry in METHODS.items():
+        if entry is kind:
+            return name
+    raise ValueError(
+        f"{kind.__name__} must be in METHODS to be saved; add it with `METHODS.add`."
+    )
+
+
+def scaled(series: Series, scaler: Scaler) -> Series:
+    """The series in the coordinates of a model, float64."""
+    return replace(series, v=scaler.transform(series.v.double()))
+
+
+def record_of(series: Series, dtype: torch.dtype = torch.float64) -> Record:
+    """The series as a record that knows its stretches without gaps."""
+    arguments = series.plan_arguments()
+    arguments["v"] = series.v.to(dtype)
+    return Record(**arguments, clock=series.times)
+
+
+def judge_of(
+    held: Series, *, horizon: int = LONGEST, starts: int = 32
+) -> ForecastValidation:
+    """Scores models by their forecasts of filtered, scaled data.
+
+    Args:
+        held: the data.
+        horizon: most samples to forecast.
+        starts: number of forecasts.
+    """
+    return ForecastValidation(record_of(held), starts=starts, horizon=horizon)
+
+
+def same_distance(one: float | None, other: float | None) -> bool:
+    """Whether samples are equally far apart; irregular ones are not."""
+    return one is not None and other is not None and abs(one / other - 1) <= ROUNDING

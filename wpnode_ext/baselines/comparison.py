@@ -1,27 +1,29 @@
-"""One protocol for all methods: the same data, starts and judgement for each.
+"""Runs methods under one protocol, and makes a table of their results.
 
-A job is one method at one noise level on one draw; its result is one row of a table on
-disk, so that what is finished is not done again.
+A job is one method at one noise level on one draw. Its result is one row of a file, so
+no finished job runs again.
 """
 
 import csv
 import math
+import multiprocessing
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..common.files import replacing
+from ..common.memory import keep_freed_memory
 from ..data import Series
 from ..training import TrainResult
 from .base import Baseline
 from .evaluations import counted_evaluations
 from .maps import MapBaseline
 from .methods import make_method
-from .protocol import SEEDS, Job, Protocol
+from .protocol import NOISE_MODE, SEEDS, Job, Protocol
 
 COLUMNS: tuple[str, ...] = (
     "method",
@@ -42,11 +44,33 @@ COLUMNS: tuple[str, ...] = (
 Row = dict[str, Any]
 
 
+def run_jobs(wanted: Sequence[Job], protocol: Protocol, workers: int) -> Iterator[Row]:
+    """Rows in the order in which jobs finish.
+
+    Args:
+        wanted: the jobs.
+        protocol: the protocol of all of them.
+        workers: number of processes; 1 runs them in this one.
+    """
+    if workers <= 1:
+        for job in wanted:
+            yield run_job(job, protocol)
+        return
+    context = multiprocessing.get_context("spawn")
+    processes = min(workers, max(1, len(wanted)))
+    with context.Pool(processes, initializer=keep_freed_memory) as pool:
+        yield from pool.imap_unordered(_work, [(job, protocol) for job in wanted])
+
+
+def _work(task: tuple[Job, Protocol]) -> Row:
+    return run_job(*task)
+
+
 def run_job(job: Job, protocol: Protocol) -> Row:
     """Fits and judges one model; a method that fails leaves the reason in its row.
 
     Raises:
-        KeyboardInterrupt: a signal ended the training; what it had learned is no row.
+        KeyboardInterrupt: a signal ended the training, so there is no result.
     """
     torch.set_num_threads(1)
     row: Row = {"method": job.method, "noise": job.noise, "draw": job.draw}
@@ -80,7 +104,8 @@ def run_job(job: Job, protocol: Protocol) -> Row:
 def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
     """Valid prediction time and distance of the densities.
 
-    Times of the "censored" starts, still valid at the horizon, are lower bounds.
+    Times of the "censored" starts, which are still valid at the horizon, are lower
+    bounds.
     """
     assert reference.dt is not None
     exponent = protocol.lyapunov_exponent
@@ -93,15 +118,16 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         "mask": reference.mask,
         "seed": SEEDS["starts"] + job.draw,
     }
-    tied = isinstance(model, MapBaseline)
-    step = {} if tied else {"step": reference.dt / protocol.substeps}
+    # A map has a step of its own, and needs no solver.
+    is_map = isinstance(model, MapBaseline)
+    step = {} if is_map else {"step": reference.dt / protocol.substeps}
     found = model.evaluate(
         reference.v,
         reference.dt,
         threshold=protocol.threshold,
         starts=protocol.starts,
         horizon=horizon,
-        **({} if tied else {"method": protocol.solver}),
+        **({} if is_map else {"method": protocol.solver}),
         **step,
         **common,
     )
@@ -110,7 +136,7 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         reference.dt,
         members=10,
         exponent=False,
-        **({} if tied else {"solvers": (protocol.solver,)}),
+        **({} if is_map else {"solvers": (protocol.solver,)}),
         **step,
         **common,
     )
@@ -134,8 +160,8 @@ def read_rows(path: Path) -> list[Row]:
             rows += [_row(entry) for entry in csv.DictReader(file)]
     except (KeyError, TypeError, ValueError, AttributeError, csv.Error) as error:
         raise ValueError(
-            f"{path}, row {len(rows) + 1} cannot be read ({error}). Remove the row, or "
-            "do all runs again with `--fresh`."
+            f"{path} must have readable rows; row {len(rows) + 1} is not ({error}). "
+            "Remove the row, or do all runs again with `--fresh`."
         ) from None
     return rows
 
@@ -184,6 +210,116 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
 
 def _text(value: Any) -> Any:
+    """A value as the file of rows holds it."""
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.8g}"
     return value
+
+
+def unit_of(protocol: Protocol) -> str:
+    """The unit of valid prediction times."""
+    return "units of time" if protocol.lyapunov_exponent is None else "Lyapunov times"
+
+
+def markdown(table: Sequence[Row], name: str, protocol: Protocol) -> str:
+    """The table, with an explanation of its columns above it."""
+    rows, header = cells(table)
+    lines = [
+        f"# Methods on {name}",
+        "",
+        *(f"- {text}" for text in _meaning(protocol)),
+        "",
+        f"| {' | '.join(header)} |",
+        f"|{' --- |' * len(header)}",
+    ]
+    lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
+    failed = failures(table)
+    if failed:
+        lines += ["", "Runs that failed:", "", *(f"- {text}" for text in failed)]
+    return "\n".join([*lines, ""])
+
+
+def _meaning(protocol: Protocol) -> list[str]:
+    """Paragraphs that explain the columns."""
+    exponent, unit = protocol.lyapunov_exponent, unit_of(protocol)
+    longest = "as far as the reference goes"
+    if protocol.horizon is not None:
+        longest = f"{protocol.horizon:g} {unit} at most"
+    data = f"Data: {protocol.n_samples} samples"
+    drawn = list(SEEDS)
+    if protocol.system is None:
+        drawn.remove("trajectory")
+        if protocol.reference is None:
+            data += f"; the last {100 * protocol.held_back:g} %, filtered, are held "
+            data += "back, and forecasts are compared with them"
+        else:
+            data += "; forecasts are compared with a reference file"
+    seeds = ", ".join(f"{name} {SEEDS[name]} + draw" for name in drawn)
+    scale = "" if exponent is None else f", maximal Lyapunov exponent {exponent:g}"
+    return [
+        f"{data}. Noise (`{NOISE_MODE}`): Gaussian, its standard deviation in percent "
+        "of the root mean square of all values. Draws are numbered from 0; "
+        f"seeds: {seeds}.",
+        f"VPT: valid prediction time in {unit}, and in units of time: until the pooled "
+        "error, sqrt(sum_j (u_hat_j - u_j)^2 / sum_j var_j), exceeds "
+        f"{protocol.threshold:g}{scale}. Mean over draws of the means over "
+        f"{protocol.starts} starts, +- standard deviation over draws. Forecasts run "
+        f"{longest}; fields are solved with `{protocol.solver}` (steps a sample, where "
+        f"fixed: {protocol.substeps}). A value with >= is a lower bound: some "
+        "forecasts were still valid at their end.",
+        "KL: mean over components of the divergence of densities of long forecasts.",
+        "Seconds: wall time of the fit on one core; CPU seconds: time of that core.",
+        "Evaluations: states at which the fit, its choice of settings included, "
+        "computed a field or map, its features or its derivative.",
+    ]
+
+
+def failures(table: Sequence[Row]) -> list[str]:
+    """Method, noise and reason of runs that failed."""
+    return [
+        f"{row['method']} at {100 * row['noise']:g} %: {row['failure']}"
+        for row in table
+        if row["failure"]
+    ]
+
+
+def cells(table: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
+    """Rows of text, and the header of the table."""
+    header = [
+        "method",
+        "noise",
+        "draws",
+        "VPT",
+        "VPT (time)",
+        "KL",
+        "seconds",
+        "CPU seconds",
+        "epochs",
+        "evaluations",
+    ]
+    texts = []
+    for row in table:
+        # The mean is a lower bound if some forecasts were still valid at the horizon.
+        bound = ">= " if row["censored"] > 0 else ""
+        vpt = bound + _number(row["vpt"], ".2f")
+        if not math.isnan(row["spread"]):
+            vpt += f" +- {row['spread']:.2f}"
+        texts.append(
+            [
+                row["method"],
+                f"{100 * row['noise']:g} %",
+                str(row["draws"]),
+                vpt,
+                bound + _number(row["vpt_time"], ".3g"),
+                _number(row["kl"], ".3g"),
+                _number(row["seconds"], ".3g"),
+                _number(row["cpu_seconds"], ".3g"),
+                _number(row["epochs"], ".0f"),
+                _number(row["evaluations"], ".2g"),
+            ]
+        )
+    return texts, header
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)

@@ -1,7 +1,7 @@
-"""Methods that learn a map ``u_{n+1} = Psi(u_n)``, tied to the distance of samples.
+"""Methods that learn a map ``u_{n+1} = Psi(u_n)`` for one distance of samples.
 
-A map is given to the rest of the package as the field ``(Psi(u) - u) / dt``: Euler's
-method with the step ``dt`` is then the map.
+The rest of the package sees the field ``(Psi(u) - u) / dt``: Euler's method with the
+step ``dt`` is then the map.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,7 @@ from ..metrics import GoodnessOfFit
 from ..metrics.climate import Climate
 from ..metrics.evaluation import Evaluation
 from ..solvers.rollouts import RolloutResult
-from .base import Baseline
-from .scaled import ROUNDING, same_distance
+from .base import ROUNDING, Baseline, same_distance
 
 
 @dataclass(kw_only=True, eq=False)
@@ -38,15 +37,15 @@ class MapBaseline(Baseline):
         forcing: Array | Forcing | None = None,
         **options: Any,
     ) -> RolloutResult:
-        """Iterates the map; the arguments `method` and `step` of solvers are unused."""
+        """Iterates the map; ignores the solver's arguments `method` and `step`."""
         self._check_fitted()
         dt = self._dt()
         times = as_float64(t, "t")
         steps = times.diff() / dt
         if ((steps - steps.round()).abs() > ROUNDING).any():
             raise ValueError(
-                f"`t` must go in multiples of {dt:g}: the model is a map from one "
-                "sample to the next."
+                f"`t` must have steps that are multiples of {dt:g}: the model is a map "
+                "from one sample to the next."
             )
         options |= self._iterate()
         return super().rollout(u0, times, forcing=forcing, **options)
@@ -57,7 +56,7 @@ class MapBaseline(Baseline):
         return super().evaluate(u, dt, **(options | self._iterate()))
 
     def climate(self, u: Array, dt: float, **options: Any) -> Climate:
-        """:meth:`Forecaster.climate`; a map has one way to be solved."""
+        """:meth:`Forecaster.climate` of the iterated map."""
         self._check_distance(dt)
         how = self._iterate()
         fixed = {"solvers": (how["method"],), "step": how["step"], "exponent": False}
@@ -73,7 +72,7 @@ class MapBaseline(Baseline):
     def goodness_of_fit(
         self, v: Data, dt: float | None = None, **options: Any
     ) -> GoodnessOfFit:
-        raise TypeError("a map has no weak residual; `goodness_of_fit` needs a field.")
+        raise TypeError("`goodness_of_fit` needs a field; a map has no weak residual.")
 
     def _step(self, module: nn.Module, dt: float) -> Callable[[Tensor], Tensor]:
         return lambda u: u + dt * module(0.0, u)
@@ -82,7 +81,7 @@ class MapBaseline(Baseline):
         super()._check(series)
         if series.dt is None:
             raise ValueError(
-                f"`v` must have samples at equal distances; {type(self).__name__} is a "
+                f"`v` must have samples at equal distances: {type(self).__name__} is a "
                 "map from one to the next."
             )
 
@@ -104,8 +103,8 @@ class MapBaseline(Baseline):
             )
 
     def _iterate(self) -> dict[str, Any]:
-        """Options of solvers that make them apply the map once a sample."""
-        # Times that rounding makes a little longer must not be cut in two.
+        """Solver options that apply the map once a sample."""
+        # A step that rounding makes a little longer must not be cut in two.
         return {"method": "euler", "step": (1 + ROUNDING) * self._dt()}
 
     def _dt(self) -> float:

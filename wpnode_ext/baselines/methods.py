@@ -1,41 +1,83 @@
-"""All methods by name, those of the package and those they are compared with."""
+"""The methods of a comparison by name.
+
+Those of :class:`~wpnode_ext.WPNODE` come first. Code outside the package adds its own
+with ``METHODS.add("name", MyBaseline)``.
+"""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Any
 
 from ..model.estimator import WPNODE
 from ..model.forecaster import Forecaster
+from ..settings.config import Method
 from ..settings.presets import paper_config
 from ..systems import preset
-from .base import Baseline
-from .mp_node import MPNODE
+from .base import METHODS
+from .mp_node import MPNODE, PersistentMPNODE
+from .rafda import RAFDA
+from .random_maps import RFM, DeepRFM, DeepSkip, SkipRFM
+from .vf_node import VFNODE
+from .weak_sindy import WeakSINDy, WENDy
+from .wkrr import WKRR
 
-# Methods of the estimator; the first three with the paper's settings where it has some.
-OWN: tuple[str, ...] = ("wp", "weak", "strong", "closed_form")
-# Settings of systems that are rings of alike sites.
-RINGS: dict[str, dict[str, Any]] = {
-    "lorenz96": {"group": 2, "reach": 2},
-    "kuramoto_sivashinsky": {"group": 8, "reach": 1, "jitter": 1e-3},
-}
-# The same knowledge for the closed form, with the paper's weak forms: one map for all
-# sites; waves, and what shifts and mirrors of a ring leave of their products.
-CLOSED_FORM: dict[str, dict[str, Any]] = {
-    "lorenz96": {"field": "ring", "p": 8, "ell": 80, "q": 2},
+# Structure that the closed form is given for the paper's systems: one map for all
+# sites; waves, and the symmetries of the equation on a ring.
+_STRUCTURE: dict[str, dict[str, Any]] = {
+    "lorenz96": {"field": "ring"},
     "kuramoto_sivashinsky": {
         "field": "library",
         "coordinates": "fourier",
         "symmetry": "shifts + odd_mirror",
-        "p": 16,
-        "ell": 60,
-        "q": 2,
     },
 }
 
 
-def method_names() -> list[str]:
-    """Every name :func:`make_method` knows."""
-    return [*OWN, *sorted(Baseline._methods), "mp_node_persistent"]
+@dataclass(frozen=True)
+class OwnMethod:
+    """A method of the estimator :class:`~wpnode_ext.WPNODE` as an entry.
+
+    Attributes:
+        method: "wp", "weak" or "strong", with the paper's settings for its systems, or
+            "closed_form", with the paper's weak form and the structure of the system.
+    """
+
+    method: Method
+
+    def for_system(
+        self, system: str | None, *, seed: int, options: Mapping[str, Any]
+    ) -> WPNODE:
+        settings: dict[str, Any] = {"seed": seed, "method": self.method}
+        if self.method == "closed_form":
+            if system in _STRUCTURE:
+                listed = preset(system)
+                weak = {"p": listed.p, "ell": listed.ell, "q": listed.q}
+                settings |= _STRUCTURE[system] | weak
+        elif system is not None:
+            config = paper_config(system, self.method)
+            # With one step a sample its losses agree with those of dopri5 to eight
+            # digits.
+            config.strong.solver = "rk4"
+            settings = {"seed": seed, "config": config}
+        return WPNODE(**(settings | dict(options)))
+
+
+for _method in ("wp", "weak", "strong", "closed_form"):
+    METHODS.add(_method, OwnMethod(_method))
+for _name, _kind in {
+    "deeprfm": DeepRFM,
+    "deepskip": DeepSkip,
+    "mp_node": MPNODE,
+    "mp_node_persistent": PersistentMPNODE,
+    "rafda": RAFDA,
+    "rfm": RFM,
+    "skiprfm": SkipRFM,
+    "vf_node": VFNODE,
+    "weak_sindy": WeakSINDy,
+    "wendy": WENDy,
+    "wkrr": WKRR,
+}.items():
+    METHODS.add(_name, _kind)
 
 
 def make_method(
@@ -48,46 +90,9 @@ def make_method(
     """An unfitted model.
 
     Args:
-        name: one of :func:`method_names`.
-        seed: of everything it draws.
+        name: one of ``METHODS.names``.
+        seed: of all random numbers the model draws.
         system: name of one of the paper's systems, whose settings are then used.
-        options: arguments of the class, which replace those.
+        options: arguments of the class, which replace those settings.
     """
-    given = dict(options or {})
-    if name in OWN:
-        return _own(name, seed, system, given)
-    kind: type[Baseline]
-    if name == "mp_node_persistent":
-        kind, given = MPNODE, {"states": "persistent"} | given
-    elif name in Baseline._methods:
-        kind = Baseline._methods[name]
-    else:
-        raise ValueError(
-            f"`methods` must be among {', '.join(method_names())}; got {name!r}."
-        )
-    known = {entry.name for entry in fields(kind)}
-    unknown = sorted(set(given) - known)
-    if unknown:
-        raise ValueError(
-            f"{name} has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}."
-        )
-    hints = RINGS.get(system or "", {})
-    if "hidden" in known and system is not None:
-        hints = hints | {"hidden": tuple(preset(system).hidden)}
-    if name == "rafda":
-        hints = {key: value for key, value in hints.items() if key != "jitter"}
-    ours = {key: value for key, value in hints.items() if key in known}
-    arguments: dict[str, Any] = {"seed": seed} | ours | given
-    return kind(**arguments)
-
-
-def _own(name: str, seed: int, system: str | None, given: dict[str, Any]) -> Forecaster:
-    if name == "closed_form" or system is None:
-        hints = CLOSED_FORM.get(system or "", {})
-        chosen: dict[str, Any] = {"method": name, "seed": seed} | hints | given
-        return WPNODE(**chosen)
-    config = paper_config(system, name)  # type: ignore[arg-type]
-    # With one step a sample its losses agree with those of dopri5 to eight digits.
-    config.strong.solver = "rk4"
-    listed: dict[str, Any] = {"config": config, "seed": seed} | given
-    return WPNODE(**listed)
+    return METHODS.find(name).for_system(system, seed=seed, options=options or {})

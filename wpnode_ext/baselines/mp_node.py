@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from statistics import fmean
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -14,19 +14,32 @@ from ..data import Series
 from ..solvers.strong import solve_windows
 from ..training.batches import epoch_generator
 from ..training.trainer import Task
-from ..weak.segments import gap_free_runs, window_starts
+from ..weak.segments import window_starts
+from .base import record_of
 from .node import CosineSchedule, NodeBaseline
-from .ranges import check_least
 
-# Smallest penalty and number of decades, one a stage.
-_FIRST, _STAGES = 1e-5, 8
-# Epochs, and relative change, after which the penalty grows where that is automatic.
-_LOOK, _STILL = 10, 0.01
+
+@dataclass(frozen=True)
+class Penalty:
+    """Schedule of the weight `mu` of the jumps between windows.
+
+    Attributes:
+        first: weight of the first stage.
+        stages: number of equal stages of the training; each has ten times the weight
+            of the one before. With "auto" a stage ends when the error stands still.
+        watched: epochs that "auto" compares with as many before.
+        change: relative change of their mean error below which it stands still.
+    """
+
+    first: float = 1e-5
+    stages: int | Literal["auto"] = 8
+    watched: int = 10
+    change: float = 0.01
 
 
 @dataclass(kw_only=True, eq=False)
 class MPNODE(NodeBaseline):
-    """Trajectories cut into windows whose ends are drawn together by a penalty.
+    """Trajectories cut into windows that a penalty joins.
 
     A sub-trajectory of ``K S`` steps has K windows; each starts from a state of its
     own, ``q_k``, the first from the data. The loss is ``L_GT + mu L_P`` with the mean
@@ -39,11 +52,11 @@ class MPNODE(NodeBaseline):
         states: "reinit" takes ``q_k`` from the data in every step; "persistent" keeps
             and improves them, with ten times the learning rate: multiple shooting,
             which cleans its own starting states.
-        stages: `mu` goes through ``1e-5, 1e-4, ...`` in so many equal stages, the last
-            of which ends with the last epoch; "auto" multiplies it by ten when the
-            mean of `L_GT` over an epoch stands still.
+        stages: number of equal stages of the training in which `mu` is ``1e-5, 1e-4,
+            ...``; "auto" multiplies it by ten when the mean of `L_GT` over an epoch
+            stands still, see :class:`Penalty`.
         stride: distance of sub-trajectories; default 1, and ``K S`` for "persistent".
-            An epoch draws as many of them as cover the record once.
+            An epoch draws as many of them as are needed to cover the record once.
         batch: sub-trajectories of a step of the optimiser.
         solver: of the windows, one step a sample where it has fixed steps.
 
@@ -55,14 +68,12 @@ class MPNODE(NodeBaseline):
             None where they are those of the data.
     """
 
-    name: ClassVar[str] = "mp_node"
-
     epochs: int = 500
     clip: float | None = 1.0
     windows: int = 10
     steps: int = 10
     states: Literal["reinit", "persistent"] = "reinit"
-    stages: int | Literal["auto"] = _STAGES
+    stages: int | Literal["auto"] = 8
     stride: int | None = None
     batch: int = 8
     solver: str = "rk4"
@@ -76,8 +87,8 @@ class MPNODE(NodeBaseline):
         if isinstance(self.stages, str) and self.stages != "auto":
             raise ValueError(f"`stages` must be >= 1 or 'auto'; got {self.stages!r}.")
         if self.stages != "auto":
-            check_least(self, stages=1)
-        check_least(self, windows=1, steps=1, stride=1, batch=1)
+            self._check_least(stages=1)
+        self._check_least(windows=1, steps=1, stride=1, batch=1)
 
     def _task(self, field: nn.Module, series: Series) -> Task:
         starts = self._starts(series)
@@ -97,7 +108,7 @@ class MPNODE(NodeBaseline):
             self.batch,
             seed=self.seed,
             epochs=self.epochs,
-            stages=self.stages,
+            penalty=Penalty(stages=self.stages),
             drawn=self._drawn(series),
         )
         groups = []
@@ -118,15 +129,13 @@ class MPNODE(NodeBaseline):
 
     def _starts(self, series: Series) -> Int[Tensor, " R"]:
         samples = self.windows * self.steps + 1
-        runs = gap_free_runs(
-            series.n_samples, lengths=series.lengths, missing=series.missing, t=series.t
-        )
         apart = self.windows * self.steps if self.states == "persistent" else 1
+        runs = record_of(series).runs
         starts = window_starts(runs, samples, self.stride or apart)
         if len(starts) == 0:
             raise ValueError(
-                f"no stretch of `v` has the {samples} samples of a sub-trajectory "
-                "without a gap; use fewer `windows` or `steps`."
+                f"`v` must have the {samples} samples of a sub-trajectory in a row; it "
+                "has fewer. Use fewer `windows` or `steps`."
             )
         return starts
 
@@ -136,8 +145,15 @@ class MPNODE(NodeBaseline):
         return min(whole, len(self._starts(series)))
 
 
+@dataclass(kw_only=True, eq=False)
+class PersistentMPNODE(MPNODE):
+    """:class:`MPNODE` with persistent states: multiple shooting."""
+
+    states: Literal["reinit", "persistent"] = "persistent"
+
+
 class PenaltyObjective(nn.Module):
-    """Error of all samples and jumps between windows, every window solved at once.
+    """Error of all samples, and jumps between windows; all windows are solved at once.
 
     Args:
         field: the field to train.
@@ -148,7 +164,7 @@ class PenaltyObjective(nn.Module):
         solver: of the windows.
 
     Attributes:
-        mu: weight of the jumps.
+        mu: weight of the jumps; :class:`SubTrajectories` sets it.
         errors: ``L_GT`` of every batch since the list was cleared.
         q: the states of windows 1 .. K - 1, ``[R, K - 1, D]``, or None.
     """
@@ -170,7 +186,7 @@ class PenaltyObjective(nn.Module):
         self._v, self._t, self._solver = v, t, solver
         self._windows, self._steps = windows, steps
         self._begin = steps * torch.arange(windows)
-        self.mu = _FIRST
+        self.mu = 0.0
         self.errors: list[float] = []
         self.q: nn.Parameter | None = None
         if persistent and windows > 1:
@@ -195,7 +211,7 @@ class PenaltyObjective(nn.Module):
         )
         u = torch.stack(path).unflatten(1, (len(rows), k))
         end = u[-1]
-        # Where one window ends and the next begins the new state is the prediction.
+        # At the border of two windows the state of the next one is the prediction.
         u = torch.cat([u[:-1], torch.cat([q[:, 1:], end[:, -1:]], 1)[None]])
         wanted = torch.stack([self._v[n + i] for i in range(1, s + 1)])
         error = (u - wanted).square().sum(-1).mean()
@@ -220,7 +236,7 @@ class Rows:
 
 
 class SubTrajectories:
-    """Random sub-trajectories, `drawn` an epoch; sets the penalty as epochs go by."""
+    """Random sub-trajectories, `drawn` an epoch; sets the penalty of every epoch."""
 
     def __init__(
         self,
@@ -229,32 +245,35 @@ class SubTrajectories:
         *,
         seed: int,
         epochs: int,
-        stages: int | Literal["auto"],
+        penalty: Penalty,
         drawn: int,
     ) -> None:
         self._objective, self._size, self._seed = objective, size, seed
-        self._epochs, self._stages, self._drawn = epochs, stages, drawn
+        self._epochs, self._penalty, self._drawn = epochs, penalty, drawn
         self._errors: list[float] = []
+        objective.mu = penalty.first
 
     def epoch(self, number: int) -> list[Rows]:
-        if isinstance(self._stages, str):
-            self._watch()
+        if isinstance(self._penalty.stages, str):
+            self._raise_if_still()
         else:
-            stage = number * self._stages // self._epochs
-            self._objective.mu = _FIRST * 10.0**stage
+            stage = number * self._penalty.stages // self._epochs
+            self._objective.mu = self._penalty.first * 10.0**stage
         self._objective.errors.clear()
         order = torch.randperm(
             len(self._objective.starts), generator=epoch_generator(self._seed, number)
         )
         return [Rows(part) for part in order[: self._drawn].split(self._size)]
 
-    def _watch(self) -> None:
+    def _raise_if_still(self) -> None:
+        """Multiplies the penalty by ten when the error stands still."""
+        watched = self._penalty.watched
         if self._objective.errors:
             self._errors.append(fmean(self._objective.errors))
-        if len(self._errors) < 2 * _LOOK:
+        if len(self._errors) < 2 * watched:
             return
-        before = sum(self._errors[-2 * _LOOK : -_LOOK])
-        now = sum(self._errors[-_LOOK:])
-        if abs(now - before) < _STILL * before:
+        before = sum(self._errors[-2 * watched : -watched])
+        now = sum(self._errors[-watched:])
+        if abs(now - before) < self._penalty.change * before:
             self._objective.mu *= 10.0
             self._errors.clear()

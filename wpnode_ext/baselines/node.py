@@ -1,4 +1,4 @@
-"""Neural fields trained by the loop of the package under another objective."""
+"""Neural fields that the package's training loop fits to another objective."""
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass, replace
@@ -12,22 +12,22 @@ from torch.optim import Optimizer
 from ..data import Series
 from ..fields import MLPField
 from ..settings.config import OptimConfig
+from ..systems import preset
 from ..training import ForecastValidation, Trainer
 from ..training.log import RunLog
 from ..training.trainer import Task, TrainResult
-from ..weak.record import Record
-from .base import Baseline, Learned
+from .base import Baseline, Learned, record_of
 
 
 @dataclass(kw_only=True, eq=False)
 class NodeBaseline(Baseline):
-    """A network ``f(u)`` whose weights an objective of its own decides.
+    """A network ``f(u)`` that is trained under an objective of the method.
 
     The weights that are kept are those of the best forecasts of held-out data, as in
     :class:`~wpnode_ext.WPNODE`.
 
     Args:
-        hidden, activation: of the network, by default that of all methods compared.
+        hidden, activation: of the network; the default is the same for all methods.
         epochs, lr: of Adam.
         patience: epochs without gain after which training ends; None: never.
         clip: largest norm of a gradient.
@@ -43,12 +43,16 @@ class NodeBaseline(Baseline):
     patience: int | None = None
     clip: float | None = None
 
+    @classmethod
+    def _settings_for(cls, system: str) -> dict[str, Any]:
+        return {"hidden": tuple(preset(system).hidden)}
+
     @abstractmethod
     def _task(self, field: nn.Module, series: Series) -> Task:
         """Batches and objective for scaled, float64 data."""
 
     def _learn(self, series: Series, validation: Series | None) -> Learned:
-        series, held = self._parts(series, validation)
+        series, held = self._split(series, validation)
         recipe: dict[str, Any] = {
             "dim": series.v.shape[1],
             "hidden": list(self.hidden),
@@ -57,7 +61,7 @@ class NodeBaseline(Baseline):
         field = MLPField(**recipe, generator=self._generator())
         validate = None
         if held is not None:
-            validate = ForecastValidation(_record(held))
+            validate = ForecastValidation(record_of(held, torch.float32))
         optim = OptimConfig(
             lr=self.lr,
             epochs=self.epochs,
@@ -69,7 +73,7 @@ class NodeBaseline(Baseline):
         with RunLog(progress=self.verbose) as log:
             self.result_ = Trainer(
                 field,
-                _record(series),
+                record_of(series, torch.float32),
                 config,
                 validate=validate,
                 reporter=log,
@@ -137,9 +141,3 @@ class CosineSchedule:
             factor = self._least + (1 - self._least) * (1 + cos(pi * fallen)) / 2
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = factor * rate
-
-
-def _record(series: Series) -> Record:
-    arguments = series.plan_arguments()
-    arguments["v"] = series.v.to(torch.float32)
-    return Record(**arguments, clock=series.times)

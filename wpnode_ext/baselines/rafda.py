@@ -5,7 +5,7 @@ of the inputs does not flatten the map as it does in a regression.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,18 +15,8 @@ from ..data import Series
 from ..weak.noise import estimate_noise
 from ..weak.segments import gap_free_runs
 from .base import Learned, ScalerKind
-from .random_maps import RFM
-from .ensemble import analysis, centred_noise, forecast, ring_taper
 from .evaluations import tally
-from .progress import progress
-from .random_map import RandomFeatureMap
-from .ranges import check_least, check_positive
-
-# Least noise the filter is told of, as a share of the root mean square of the data: the
-# ensemble collapses without any.
-_LEAST_NOISE = 1e-3
-# Forecasts of the first steps may run away; states are held within this many ranges.
-_ROOM = 5.0
+from .random_maps import RFM, RandomFeatureMap
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,6 +39,10 @@ class RAFDA(RFM):
             paper, and 1.1 for local maps, whose ensembles collapse without.
         average: share of the record, at its end, over which the map is averaged; 0
             takes the last one.
+        least_noise: smallest standard deviation of the noise, as a share of the root
+            mean square of the data; the ensemble collapses without noise.
+        room: forecasts of the first steps may run away; states are held within so many
+            ranges of the data around their middle.
         group, reach: local map, shared by a ring of groups; innovations of all groups
             correct the same rows. Covariances of states fade out over
             ``2 (2 reach + 1) group`` sites.
@@ -59,8 +53,6 @@ class RAFDA(RFM):
         states_: filtered states at the samples, in the units of the data, ``[N, D]``.
     """
 
-    name: ClassVar[str] = "rafda"
-
     scaler: ScalerKind = "identity"
     ridge: float | None = 1e-3
     members: int = 300
@@ -70,12 +62,20 @@ class RAFDA(RFM):
     sigma: float | None = None
     inflation: float | None = None
     average: float = 0.0
+    least_noise: float = 1e-3
+    room: float = 5.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # One member has no spread to learn from.
-        check_least(self, members=2, spread=0.0, sigma=0.0, average=0.0)
-        check_positive(self, "inflation")
+        self._check_least(members=2, spread=0.0, sigma=0.0, average=0.0)
+        self._check_positive("inflation")
+
+    @classmethod
+    def _settings_for(cls, system: str) -> dict[str, Any]:
+        found = super()._settings_for(system)
+        # The filter has noise of its own.
+        return {key: value for key, value in found.items() if key != "jitter"}
 
     def _learn(self, series: Series, validation: Series | None) -> Learned:
         start, recipe = super()._learn(series, validation)
@@ -105,7 +105,7 @@ class RAFDA(RFM):
         v, eta = series.v.double(), self._noise(series)
         start = module.c[0].T
         middle = (v.amax(0) + v.amin(0)) / 2
-        room = _ROOM * (v.amax(0) - v.amin(0))
+        room = self.room * (v.amax(0) - v.amin(0))
         taper = None
         if self.group is not None:
             radius = 2 * (2 * self.reach + 1) * self.group
@@ -124,13 +124,13 @@ class RAFDA(RFM):
             inflation = 1.0 if self.group is None else 1.1
         averaged = int((1 - self.average) * len(v)) if self.average else len(v)
         u = v[:1] + centred_noise(self.members, eta, generator)
-        for n in progress(range(len(v)), len(v), self.verbose, "samples"):
+        for n in self._progress(range(len(v)), len(v), "samples"):
             if n in first:
                 u = v[n] + centred_noise(self.members, eta, generator)
                 continue
             tally(self.members)
             seen = module.groups.inputs(u)
-            u = forecast(p, torch.tanh(torch.nn.functional.linear(seen, w, b)))
+            u = ensemble_forecast(p, torch.tanh(torch.nn.functional.linear(seen, w, b)))
             u = torch.clamp(u, middle - room, middle + room)
             if inflation != 1.0:
                 u = u.mean(0) + inflation * (u - u.mean(0))
@@ -153,11 +153,87 @@ class RAFDA(RFM):
             sigma = found.sigma
         if self.group is not None:
             sigma = sigma.square().mean().sqrt().expand_as(sigma)
-        least = _LEAST_NOISE * series.v.square().mean().sqrt()
+        least = self.least_noise * series.v.square().mean().sqrt()
         return sigma.clamp(min=least.item()).square()
 
     @staticmethod
     def _first_samples(series: Series) -> set[int]:
-        """Samples before which nothing is known: those that begin a series."""
+        """The first sample of every series, which has no forecast."""
         runs = gap_free_runs(series.n_samples, lengths=series.lengths)
         return {first for first, _ in runs}
+
+
+def ensemble_forecast(
+    p: Float[Tensor, "G M R"], features: Float[Tensor, "M S R"]
+) -> Float[Tensor, "M D"]:
+    """Next states by the map of each member: ``u[m, s, g] = p[g, m] . phi[m, s]``."""
+    if features.shape[1] == 1:
+        return torch.linalg.vecdot(p, features[:, 0]).T.contiguous()
+    return torch.einsum("gmr,msr->msg", p, features).flatten(1)
+
+
+def analysis(
+    p: Float[Tensor, "G M R"],
+    u: Float[Tensor, "M D"],
+    v: Float[Tensor, " D"],
+    eta: Float[Tensor, " D"],
+    noise: Float[Tensor, "M D"],
+    taper: Float[Tensor, "D D"] | None = None,
+) -> None:
+    """Corrects maps and states by one observation, in place.
+
+    Row g of the shared map is corrected by the components it predicts, number g of each
+    of the ``S = D / G`` groups, and by no other: spurious correlations with the rest
+    would spoil it. With ``C`` the covariance of the forecasts and ``I = u + noise - v``
+
+        ``p_g -= I_g (C_g + eta_g)^-1 cov(u_g, p_g)``,   ``u -= I (C + eta)^-1 C``,
+
+    both from the statistics of the forecast, which divide by the number of members.
+
+    Args:
+        p: maps of the M members.
+        u: their forecasts.
+        v: the observation.
+        eta: variance of its noise.
+        noise: draws of this noise whose mean over the members is zero.
+        taper: factors of the covariance of the states, 1 near and 0 far.
+    """
+    size, members, _ = p.shape
+    around = u - u.mean(0)
+    innovation = u + noise - v
+    covariance = around.T @ around / members
+    if taper is not None:
+        covariance = covariance * taper
+    rows = around.unflatten(1, (-1, size)).permute(2, 0, 1)
+    # The mean of the maps drops out: deviations of the forecasts sum to zero.
+    cross = rows.mT @ p / members
+    own = rows.mT @ rows / members + torch.diag_embed(eta.unflatten(0, (-1, size)).T)
+    gain = cross / own if own.shape[-1] == 1 else torch.linalg.solve(own, cross)
+    misses = innovation.unflatten(1, (-1, size)).permute(2, 0, 1)
+    p.baddbmm_(misses, gain, alpha=-1.0)
+    total = covariance + eta.diag()
+    u -= innovation @ torch.linalg.solve(total, covariance)
+
+
+def centred_noise(
+    members: int, eta: Float[Tensor, " D"], generator: torch.Generator
+) -> Float[Tensor, "M D"]:
+    """Perturbations of an observation; their mean is zero, so the ensemble stays."""
+    drawn = torch.randn(members, len(eta), generator=generator, dtype=eta.dtype)
+    return (drawn - drawn.mean(0)) * eta.sqrt()
+
+
+def ring_taper(dim: int, radius: float) -> Float[Tensor, "D D"]:
+    """Gaspari and Cohn's function of the distance on a ring, zero beyond `radius`.
+
+    Args:
+        dim: number of sites.
+        radius: distance at which sites count as unrelated.
+    """
+    place = torch.arange(dim, dtype=torch.float64)
+    apart = (place - place[:, None]).abs()
+    z = torch.minimum(apart, dim - apart) / (radius / 2)
+    near = 1 - 5 / 3 * z**2 + 5 / 8 * z**3 + z**4 / 2 - z**5 / 4
+    far = 4 - 5 * z + 5 / 3 * z**2 + 5 / 8 * z**3 - z**4 / 2 + z**5 / 12
+    far = far - 2 / (3 * z.clamp(min=1e-12))
+    return torch.where(z <= 1, near, torch.where(z < 2, far, 0.0))

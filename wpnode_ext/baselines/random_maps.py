@@ -4,28 +4,200 @@ One-step maps whose inner weights are drawn by hit-and-run and whose outer weigh
 a ridge regression, layer after layer (Mandal and Gottwald, 2025).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod, sqrt
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from ..closed_form.rows import Gram, Rows, Spectrum, Triangle
 from ..data import Series
 from ..fields import hit_and_run
-from ..weak.segments import gap_free_runs, window_starts
-from .base import Learned
+from ..training import ForecastValidation
+from ..weak.segments import window_starts
+from .base import Learned, judge_of, record_of
 from .evaluations import tally
-from .held_out import HeldOut
-from .local import RingGroups
 from .maps import MapBaseline
-from .progress import progress
-from .random_map import RandomFeatureMap
-from .ridge import RidgeRegression
 
-# Ridges tried where none is given: clean data want the smallest, noisy the largest.
-GRID: tuple[float, ...] = tuple(10.0 ** (n / 2) for n in range(-20, 9))
-# Numbers in a block of features: 64 MB.
+# Entries in a block of features: 64 MB.
 _BLOCK = 1 << 23
+# Rows to which a fitted layer is applied at a time.
+_CHUNK = 4096
+# Groups of the paper of the method on rings of alike sites, and the noise that
+# stabilises the maps of Kuramoto-Sivashinsky.
+_RINGS: dict[str, dict[str, Any]] = {
+    "lorenz96": {"group": 2, "reach": 2},
+    "kuramoto_sivashinsky": {"group": 8, "reach": 1, "jitter": 1e-3},
+}
+
+
+class RingGroups(nn.Module):
+    """A state of D components on a ring, cut into ``D / G`` groups that are alike.
+
+    Each group sees itself and `reach` groups on either side. Without a group size the
+    whole state is one group, which sees itself.
+
+    Args:
+        dim: size D of the state.
+        group: size G of a group, a divisor of D, or None.
+        reach: number of neighbouring groups on either side.
+
+    Attributes:
+        size: components G of a group.
+        count: number of groups.
+        seen: inputs ``(2 reach + 1) G`` of each.
+    """
+
+    index: Tensor
+
+    def __init__(self, dim: int, group: int | None = None, reach: int = 0) -> None:
+        super().__init__()
+        size = dim if group is None else group
+        reach = 0 if group is None else reach
+        if size < 1 or dim % size:
+            raise ValueError(f"`group` must divide the {dim} components; got {group}.")
+        if reach < 0 or (2 * reach + 1) * size > dim:
+            raise ValueError(
+                f"`reach` must be >= 0 and the {2 * reach + 1} groups of {size} it "
+                f"spans fit into {dim} components; got {reach}."
+            )
+        self.size, self.count = size, dim // size
+        self.seen = (2 * reach + 1) * size
+        first = size * torch.arange(self.count) - reach * size
+        places = (first[:, None] + torch.arange(self.seen)) % dim
+        self.register_buffer("index", places, persistent=False)
+
+    def inputs(self, u: Float[Tensor, "*b D"]) -> Float[Tensor, "*b S seen"]:
+        """The components that every group sees."""
+        return u[..., self.index]
+
+    def own(self, u: Float[Tensor, "*b D"]) -> Float[Tensor, "*b S G"]:
+        """The components of every group."""
+        return u.unflatten(-1, (self.count, self.size))
+
+
+class RandomFeatureMap(nn.Module):
+    """The slope ``(Psi(u) - u) / dt`` of a layered random feature map.
+
+    With ``y_0 = u`` (its own group, for local maps), layers ``i = 1 .. depth`` give ::
+
+        y_i = skip * y_{i-1} + C_i tanh(W_i z + b_i),   Psi(u) = y_depth
+
+    and ``z = [u, y_{i-1}]`` for deep maps, ``z = u`` otherwise.
+
+    Args:
+        dim: size D of the state.
+        dt: distance of the samples.
+        width: features D_r of a layer.
+        depth: number of layers.
+        skip: add the output of the layer before.
+        carry: let each layer see the output of the layer before besides the state.
+        group, reach: of a local map, see :class:`RingGroups`.
+    """
+
+    w: Tensor
+    b: Tensor
+    c: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        dt: float,
+        width: int,
+        depth: int,
+        *,
+        skip: bool,
+        carry: bool,
+        group: int | None = None,
+        reach: int = 0,
+    ) -> None:
+        super().__init__()
+        self.groups = RingGroups(dim, group, reach)
+        self.dt, self.depth, self.skip, self.carry = dt, depth, skip, carry
+        columns = self.groups.seen + carry * self.groups.size
+        shapes = {"w": (width, columns), "b": (width,), "c": (width, self.groups.size)}
+        for name, shape in shapes.items():
+            empty = torch.zeros(depth, *shape, dtype=torch.float64)
+            self.register_buffer(name, empty)
+
+    def features(
+        self,
+        layer: int,
+        x: Float[Tensor, "*r seen"],
+        y: Float[Tensor, "*r G"],
+    ) -> Float[Tensor, "*r width"]:
+        """``tanh(W_i z + b_i)``."""
+        z = torch.cat([x, y], dim=-1) if self.carry else x
+        return torch.tanh(nn.functional.linear(z, self.w[layer], self.b[layer]))
+
+    def apply_layer(
+        self, layer: int, x: Float[Tensor, "*r seen"], y: Float[Tensor, "*r G"]
+    ) -> Float[Tensor, "*r G"]:
+        """``y_i`` from the inputs x of the groups and ``y_{i-1}``."""
+        change = self.features(layer, x, y) @ self.c[layer]
+        return y + change if self.skip else change
+
+    def forward(self, t: Tensor | float, u: Float[Tensor, "*b D"]) -> Tensor:
+        tally(prod(u.shape[:-1]))
+        x, own = self.groups.inputs(u), self.groups.own(u)
+        if self.skip:
+            # The change alone is summed, so that dividing by dt loses no digits.
+            y, change = own, torch.zeros_like(own)
+            for layer in range(self.depth):
+                change = change + self.features(layer, x, y) @ self.c[layer]
+                y = own + change
+        else:
+            y = own
+            for layer in range(self.depth):
+                y = self.apply_layer(layer, x, y)
+            change = y - own
+        return change.flatten(-2) / self.dt
+
+
+class RidgeRegression:
+    """``argmin |A c - y|^2 + beta |c|^2`` for any `beta`, from blocks of rows.
+
+    Feature matrices of random features have condition numbers near 1e13 in their
+    normal equations, so a triangular factor of the rows is kept (float64) unless the
+    problem is large.
+
+    Args:
+        n_rows, n_columns: expected size of A.
+        qr_work: multiplications ``n_rows n_columns^2`` up to which the triangular
+            factor is kept; beyond, the normal equations.
+    """
+
+    def __init__(self, n_rows: int, n_columns: int, qr_work: float = 1e11) -> None:
+        small = n_rows * n_columns**2 <= qr_work
+        self._rows: Rows = Triangle() if small else Gram()
+        self._factors: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def add(self, a: Float[Tensor, "M J"], y: Float[Tensor, "M O"]) -> None:
+        """Adds M rows."""
+        self._rows.add(a, y)
+        self._factors = None
+
+    def solve(self, beta: float) -> Float[Tensor, "J O"]:
+        """The coefficients; without a ridge those of least norm."""
+        if self._factors is None:
+            a, b = square_system(self._rows.spectrum())
+            u, s, vh = torch.linalg.svd(a)
+            self._factors = (s, vh.T, u.T @ b)
+        s, v, b = self._factors
+        resolved = s > len(s) * torch.finfo(s.dtype).eps * s[0]
+        gain = torch.where(resolved, s / (s.square() + beta), 0.0)
+        return v @ (gain[:, None] * b)
+
+
+def square_system(
+    kept: Spectrum,
+) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J O"]]:
+    """J rows with the same normal equations as all rows behind a spectrum."""
+    root = sqrt(kept.n_rows)
+    return root * kept.s[:, None] * kept.v.T * kept.rms, root * kept.b
 
 
 @dataclass(kw_only=True, eq=False)
@@ -34,8 +206,9 @@ class RFM(MapBaseline):
 
     Args:
         width: features D_r.
-        ridge: ridge beta of ``|C R - Y|^2 + beta |C|^2``; by default the one of `GRID`
-            whose forecasts of held-out data are best.
+        ridge: ridge beta of ``|C R - Y|^2 + beta |C|^2``; by default the one of
+            `ridges` whose forecasts of held-out data are best.
+        ridges: the candidates: clean data want the smallest, noisy ones the largest.
         group, reach: local map: groups of `group` components on a ring, each predicted
             from itself and `reach` groups on either side by one shared map. The paper
             of the method takes (2, 2) for Lorenz-96.
@@ -43,23 +216,45 @@ class RFM(MapBaseline):
             authors' program does.
         jitter: standard deviation of noise added to the data once, in units of their
             root mean square; 1e-3 stabilises the maps of Kuramoto-Sivashinsky.
+
+    Attributes:
+        ridge_: the ridge that was used.
+        ridge_errors_: error of the forecasts by ridge, where it was chosen.
     """
 
-    name: ClassVar[str] = "rfm"
     skip: ClassVar[bool] = False
     carry: ClassVar[bool] = False
 
     width: int = 300
     ridge: float | None = None
+    ridges: Sequence[float] = tuple(10.0 ** (n / 2) for n in range(-20, 9))
     group: int | None = None
     reach: int = 2
     pool: bool = True
     jitter: float = 0.0
 
+    @classmethod
+    def _settings_for(cls, system: str) -> dict[str, Any]:
+        return _RINGS.get(system, {})
+
+    @classmethod
+    def _build(cls, recipe: dict[str, Any]) -> RandomFeatureMap:
+        return RandomFeatureMap(**recipe)
+
+    @property
+    def _per(self) -> Any:  # type: ignore[override]
+        return "component" if self.group is None else "whole"
+
+    def _layers(self) -> int:
+        return 1
+
+    def _shared(self) -> bool:
+        return True
+
     def _learn(self, series: Series, validation: Series | None) -> Learned:
-        judge: HeldOut | None = None
+        held: Series | None = None
         if self.ridge is None:
-            series, judge = self._split(series, validation)
+            series, held = self._split(series, validation)
         assert series.dt is not None
         recipe: dict[str, Any] = {
             "dim": series.v.shape[1],
@@ -76,43 +271,23 @@ class RFM(MapBaseline):
         self._draw(module, series.v.double(), generator)
         x, y, target = self._pairs(module.groups, series, generator)
         beta = self.ridge
-        for layer in progress(
-            range(module.depth), module.depth, self.verbose, "layers"
-        ):
+        for layer in self._progress(range(module.depth), module.depth, "layers"):
             system = self._system(module, layer, x, y, target)
             if beta is None:
-                beta = self._choose(recipe, module, system, judge)
+                beta = self._choose_ridge(recipe, module, system, held)
             module.c[layer] = system.solve(beta)
-            y = torch.cat(
-                [
-                    module.apply_layer(layer, a, b)
-                    for a, b in zip(x.split(4096), y.split(4096), strict=True)
-                ]
-            )
-            # Once for the rows of the system, once for what the layer makes of them.
+            parts = zip(x.split(_CHUNK), y.split(_CHUNK), strict=True)
+            y = torch.cat([module.apply_layer(layer, a, b) for a, b in parts])
+            # Each layer computes its features twice: to be solved, and to be applied.
             tally(2 * len(x) // module.groups.count)
         assert beta is not None
         self.ridge_ = beta
         return module, recipe
 
-    @classmethod
-    def _build(cls, recipe: dict[str, Any]) -> RandomFeatureMap:
-        return RandomFeatureMap(**recipe)
-
-    @property
-    def _per(self) -> Any:  # type: ignore[override]
-        return "component" if self.group is None else "whole"
-
-    def _layers(self) -> int:
-        return 1
-
-    def _shared(self) -> bool:
-        return True
-
     def _draw(
         self, module: RandomFeatureMap, v: Tensor, generator: torch.Generator
     ) -> None:
-        """Inner weights over the box of the data, which `y` is taken to share."""
+        """Draws inner weights for the box of the data, in which `y` lies as well."""
         low, high = v.amin(0), v.amax(0)
         if self.group is not None:
             low, high = low.amin().expand_as(low), high.amax().expand_as(high)
@@ -134,10 +309,7 @@ class RFM(MapBaseline):
         if self.jitter:
             size = self.jitter * v.square().mean().sqrt()
             v = v + size * torch.randn(v.shape, generator=generator).double()
-        runs = gap_free_runs(
-            series.n_samples, lengths=series.lengths, missing=series.missing
-        )
-        first = window_starts(runs, 2)
+        first = window_starts(record_of(series).runs, 2)
         if len(first) == 0:
             raise ValueError("`v` must have two samples in a row; it has none.")
         middle = groups.count // 2
@@ -158,25 +330,25 @@ class RFM(MapBaseline):
             system.add(module.features(layer, a, b), c)
         return system
 
-    def _choose(
+    def _choose_ridge(
         self,
         recipe: dict[str, Any],
         module: RandomFeatureMap,
         system: RidgeRegression,
-        judge: HeldOut | None,
+        held: Series | None,
     ) -> float:
-        """The ridge of best held-out forecasts by the first layer alone."""
-        if judge is None:
+        """The ridge whose first layer alone forecasts the held-out data best."""
+        if held is None:
             raise ValueError(
                 "`ridge` must be given where no data can be held out to choose it by."
             )
+        judge: ForecastValidation = judge_of(held)
         one = self._build(recipe | {"depth": 1})
         one.w[0], one.b[0] = module.w[0], module.b[0]
-        errors = []
-        for beta in progress(GRID, len(GRID), self.verbose, "ridges"):
+        self.ridge_errors_: dict[float, float] = {}
+        for beta in self._progress(self.ridges, len(self.ridges), "ridges"):
             one.c[0] = system.solve(beta)
-            errors.append(judge(self._step(one, module.dt)))
-        self.ridge_errors_ = dict(zip(GRID, errors, strict=True))
+            self.ridge_errors_[beta] = judge.error_of_map(self._step(one, module.dt))
         return min(self.ridge_errors_, key=self.ridge_errors_.__getitem__)
 
 
@@ -184,7 +356,6 @@ class RFM(MapBaseline):
 class SkipRFM(RFM):
     """``u_{n+1} = u_n + C tanh(W u_n + b)``; arguments as in :class:`RFM`."""
 
-    name: ClassVar[str] = "skiprfm"
     skip: ClassVar[bool] = True
 
 
@@ -200,7 +371,6 @@ class DeepRFM(RFM):
     The other arguments are those of :class:`RFM`.
     """
 
-    name: ClassVar[str] = "deeprfm"
     carry: ClassVar[bool] = True
 
     depth: int = 4
@@ -217,9 +387,8 @@ class DeepRFM(RFM):
 class DeepSkip(DeepRFM):
     """Layers ``y_i = y_{i-1} + C_i tanh(W_i [u_n, y_{i-1}] + b_i)``, ``y_0 = u_n``.
 
-    Each layer is fitted to what those before it left; arguments as in
+    Each layer is fitted to the residual of those before it; arguments as in
     :class:`DeepRFM`.
     """
 
-    name: ClassVar[str] = "deepskip"
     skip: ClassVar[bool] = True

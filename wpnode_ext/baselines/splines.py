@@ -1,19 +1,24 @@
-"""Smoothing splines, and the amount of smoothing the noise asks for."""
+"""Smoothing splines, the amount of smoothing for noisy data, integrals of splines.
+
+Integrals of splines against sines and cosines are weights of the values of the spline:
+product integration after Filon integrates it exactly, whatever the frequency. All are
+linear in the values at the nodes, so one matrix holds those of a whole basis.
+"""
 
 from dataclasses import replace
-from math import pi
+from math import factorial, pi, sqrt
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from scipy.interpolate import CubicSpline
-from scipy.linalg import solve_banded, solveh_banded
+from jaxtyping import Complex, Float
 
 from ..data import Series
 from ..weak.noise import estimate_noise
 
-# Cut-off frequencies tried, as shares of the Nyquist frequency.
-_CUTOFFS = np.geomspace(0.01, 2.0, 40)
+# Terms of the series for the moments at low frequencies: exact to rounding.
+_TERMS = 25
+# Frequencies handled at a time, which bounds the memory.
+_CHUNK = 64
 
 
 def smoothing_spline(
@@ -36,6 +41,8 @@ def smoothing_spline(
         p: smoothing parameter between 0 and 1; it depends on the unit of time.
         w: weights of the samples; 1 by default.
     """
+    from scipy.linalg import solveh_banded
+
     if not 0 <= p <= 1:
         raise ValueError(f"`p` must lie between 0 and 1; got {p}.")
     h, slopes = np.diff(t), np.diff(y, axis=0) / np.diff(t)[:, None]
@@ -72,19 +79,24 @@ def cutoff_of(p: float, h: float) -> float:
     return (p / max((1 - p) * h, 1e-300)) ** 0.25
 
 
-def choose_smoothing(series: Series) -> float:
+def choose_smoothing(series: Series, candidates: int = 40) -> float:
     """The parameter of least estimated error, for samples at about equal distances.
 
     Minimises ``mean |v - s|^2 - sigma^2 + 2 sigma^2 (freedom / N)`` with the noise of
     :func:`~wpnode_ext.estimate_noise`; the freedom a sample is the mean of the gain
     over all frequencies.
+
+    Args:
+        series: the observations.
+        candidates: number of cut-off frequencies that are tried, between 0.01 and 2
+            times the Nyquist frequency.
     """
     noise = estimate_noise(series.v, mask=series.mask, lengths=series.lengths)
     variance = noise.sigma.square().numpy()
     h = float(np.median(np.diff(series.times.numpy())))
     angles = np.linspace(0.0, pi, 2001)
     best, least = 1.0, float("inf")
-    for share in _CUTOFFS:
+    for share in np.geomspace(0.01, 2.0, candidates):
         p = smoothing_of(share * pi / h, h)
         smooth = smoothed(series, p).v
         miss = (series.v - smooth).square().mean(0).numpy()
@@ -96,7 +108,9 @@ def choose_smoothing(series: Series) -> float:
 
 
 def smoothed(series: Series, p: float) -> Series:
-    """The series, each smoothed over the values that are there."""
+    """Every series smoothed over the values it has; missing ones are interpolated."""
+    from scipy.interpolate import CubicSpline
+
     out = series.v.double().clone()
     begin = 0
     for length in series.lengths:
@@ -120,8 +134,90 @@ def natural_second_derivatives(
     h: Float[np.ndarray, " K"], right: Float[np.ndarray, "K-1 M"]
 ) -> Float[np.ndarray, "K-1 M"]:
     """Solves the tridiagonal system of the natural interpolating spline."""
+    from scipy.linalg import solve_banded
+
     bands = np.zeros((3, len(h) - 1))
     bands[1] = 2 * (h[:-1] + h[1:])
     bands[0, 1:] = h[1:-1]
     bands[2, :-1] = h[1:-1]
     return solve_banded((1, 1), bands, right)
+
+
+def moments(
+    omega: Float[np.ndarray, "..."], h: Float[np.ndarray, "..."]
+) -> Complex[np.ndarray, "..."]:
+    """``int_0^h tau^n exp(i omega tau) d tau`` for n = 0 .. 3.
+
+    A recurrence gives them where ``omega h >= 1``; below, where it cancels, the series
+    ``h^(n+1) sum_j (i omega h)^j / (j! (n + j + 1))`` does.
+    """
+    omega, h = np.broadcast_arrays(np.asarray(omega, float), np.asarray(h, float))
+    theta = 1j * omega * h
+    small = np.abs(theta) < 1
+    safe = np.where(small, 1.0, theta)
+    out = np.zeros((4, *theta.shape), dtype=complex)
+    end = np.exp(safe)
+    for n in range(4):
+        if n == 0:
+            grown = (end - 1) / safe
+        else:
+            grown = end / safe - n / safe * out[n - 1] / h**n
+        series = np.zeros_like(theta)
+        power = np.ones_like(theta)
+        for j in range(_TERMS):
+            series += power / (factorial(j) * (n + j + 1))
+            power = power * np.where(small, theta, 0.0)
+        out[n] = h ** (n + 1) * np.where(small, series, grown)
+    return out
+
+
+def spline_weights(
+    t: Float[np.ndarray, " K+1"], omega: Float[np.ndarray, " M"]
+) -> Complex[np.ndarray, "M K+1"]:
+    """Weights of nodal values g in ``int exp(i omega t) s_g(t) dt``.
+
+    ``s_g`` is the natural interpolating cubic spline; the integral runs over all nodes.
+    On every cell it is ``a + b tau + c tau^2 + d tau^3``. The moments of the four terms
+    give weights of c and g; the transposed tridiagonal system turns those of c into
+    weights of g.
+    """
+    h = np.diff(t)
+    parts = [
+        _weights_of_some(t, h, part)
+        for part in np.split(omega, range(_CHUNK, len(omega), _CHUNK))
+    ]
+    return np.concatenate(parts)
+
+
+def _weights_of_some(t: np.ndarray, h: np.ndarray, omega: np.ndarray) -> np.ndarray:
+    """:func:`spline_weights` for a few frequencies."""
+    phase = np.exp(1j * omega[:, None] * t[:-1])
+    steps = h[:1] if np.ptp(h) <= 1e-12 * h[0] else h
+    a, b, c, d = phase * moments(omega[:, None], steps)
+    on_g = np.zeros((len(omega), len(t)), dtype=complex)
+    on_c = np.zeros_like(on_g)
+    on_g[:, :-1] += a - b / h
+    on_g[:, 1:] += b / h
+    on_c[:, :-1] += c - 2 / 3 * h * b - d / (3 * h)
+    on_c[:, 1:] += d / (3 * h) - h / 3 * b
+    inner = on_c[:, 1:-1].T
+    pulled = 3 * natural_second_derivatives(h, inner).T
+    on_g[:, 2:] += pulled / h[1:]
+    on_g[:, 1:-1] -= pulled * (1 / h[1:] + 1 / h[:-1])
+    on_g[:, :-2] += pulled / h[:-1]
+    return on_g
+
+
+def sine_basis(
+    t: Float[np.ndarray, " K+1"], count: int
+) -> tuple[Float[np.ndarray, "M K+1"], Float[np.ndarray, "M K+1"]]:
+    """Weights of the variational form on ``[t_0, t_K]`` for ``m = 1 .. count``.
+
+    With ``g_m(t) = sqrt(2 / T) sin(pi m (t - t_0) / T)``, the first matrix takes values
+    of f to ``int f g_m``, the second values of y to ``int y g_m'``; their sum is zero
+    where ``f = y'``.
+    """
+    length = t[-1] - t[0]
+    omega = pi * np.arange(1, count + 1) / length
+    weights = sqrt(2 / length) * spline_weights(t - t[0], omega)
+    return weights.imag, omega[:, None] * weights.real

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, pi
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -13,10 +13,8 @@ from ..data import Series
 from ..training.batches import epoch_generator
 from ..training.trainer import Task
 from ..weak.segments import Runs, gap_free_runs
-from .filon import sine_basis
 from .node import CosineSchedule, NodeBaseline
-from .ranges import check_least, check_positive
-from .splines import choose_smoothing, cutoff_of, smoothed, smoothing_of
+from .splines import choose_smoothing, cutoff_of, sine_basis, smoothed, smoothing_of
 
 # Fewest samples worth a variational form of their own.
 _SHORTEST = 16
@@ -29,8 +27,8 @@ class VFNODE(NodeBaseline):
     For segments of length T and ``g_m(t) = sqrt(2 / T) sin(pi m t / T)`` the loss is
     the mean over segments and components of ``sum_m (int f g_m + int y g_m')^2``, where
     y is the smoothing spline of the data and f the natural spline through the values
-    of the field at its nodes. Both integrals are products with matrices that are made
-    once.
+    of the field at its nodes. Both integrals are products with matrices that are
+    computed once.
 
     Args:
         smoothing: parameter p of the smoothing spline, see
@@ -46,10 +44,9 @@ class VFNODE(NodeBaseline):
     The other arguments are those of :class:`NodeBaseline`.
 
     Attributes:
-        smoothing_, basis_: those that were used; numbers of sines a segment length.
+        smoothing_: the parameter that was used.
+        basis_: number of sines by samples of a segment.
     """
-
-    name: ClassVar[str] = "vf_node"
 
     epochs: int = 2000
     patience: int | None = 400
@@ -62,8 +59,8 @@ class VFNODE(NodeBaseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, segment=_SHORTEST, basis=1, basis_batch=1, batch=1)
-        check_positive(self, "cutoff_hz")
+        self._check_least(segment=_SHORTEST, basis=1, basis_batch=1, batch=1)
+        self._check_positive("cutoff_hz")
 
     def _task(self, field: nn.Module, series: Series) -> Task:
         h = series.times.diff().median().item()
@@ -94,7 +91,7 @@ class VFNODE(NodeBaseline):
         if self.basis is not None:
             return self.basis
         passed = ceil(length * cutoff_of(self.smoothing_, h) / pi)
-        # Above half of the Nyquist frequency nothing but rounding and noise is left.
+        # Above half of the Nyquist frequency there is only rounding and noise.
         return max(1, min(passed, samples // 2))
 
 
@@ -126,7 +123,7 @@ def segment_samples(
 
 
 class VariationalObjective(nn.Module):
-    """The variational loss of segments; what the data decide is made once.
+    """The variational loss of segments; matrices and integrals of data are kept.
 
     Args:
         field: the field to train.
@@ -152,7 +149,7 @@ class VariationalObjective(nn.Module):
         samples: Int[Tensor, "S L"],
         count: int,
     ) -> None:
-        """Takes in segments whose times differ by a shift alone."""
+        """Adds segments whose times differ only by a shift."""
         kind = next(self.field.parameters()).dtype
         on_f, on_y = map(torch.from_numpy, sine_basis(t[samples[0]].numpy(), count))
         states = y[samples]
@@ -182,7 +179,7 @@ class VariationalObjective(nn.Module):
 
 @dataclass(frozen=True)
 class SegmentBatch:
-    """Segments of one group, and the sines they are tested with."""
+    """Segments of one group, and the sines that test them."""
 
     group: int
     segments: Int[Tensor, " B"]

@@ -1,39 +1,52 @@
 """Weak-form sparse identification: polynomials of few terms, as equations to read.
 
 Sequential thresholding of the weak least-squares problem (Messenger and Bortz, 2021),
-and iterative reweighting by the covariance noise gives its residuals (WENDy, 2023).
+and iterative reweighting by the covariance that noise gives the weak residuals (WENDy,
+2023).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import comb
-from typing import Any, ClassVar, Literal
+from math import comb, sqrt
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
-from scipy.linalg import lstsq
 from torch import Tensor, nn
 
+from .. import ops
 from ..closed_form.blocks import weak_blocks
 from ..closed_form.rows import Triangle
 from ..data import Series
-from ..fields import LibraryField
-from ..settings.config import WeakForm
+from ..fields import LibraryField, LinearField
 from ..weak.noise import estimate_noise
+from ..weak.plan import SegmentSums, WeakForm
 from ..weak.record import Record
-from .base import Baseline, Learned, ScalerKind
-from .held_out import simplest
-from .progress import progress
-from .ridge import square_system
-from .weak_covariance import reweighted
+from .base import Baseline, Learned, ScalerKind, judge_of, record_of
+from .random_maps import square_system
 
-# Thresholds tried where none is given.
-GRID: tuple[float, ...] = tuple(10.0 ** (-4 + 4 * n / 49) for n in range(50))
-# Weight of the misfit against the number of terms in the choice of the threshold.
-_MISFIT = 0.8
-# Degrees tried where none is given, and terms up to which they are.
-DEGREES: tuple[int, ...] = (2, 3, 5)
-_TERMS = 1000
+
+@dataclass(frozen=True)
+class Reweighting:
+    """Settings of :func:`reweighted`.
+
+    Attributes:
+        form: the weak form; for q = 0 segments are a fifth of `ell` apart: closer ones
+            have all but singular covariances.
+        ridge: added to the covariance, in units of its mean diagonal entry.
+        rounds, tolerance: iterations at most, and the relative change of the
+            coefficients that ends them.
+    """
+
+    form: WeakForm
+    ridge: float = 1e-10
+    rounds: int = 100
+    tolerance: float = 1e-6
+
+    @property
+    def spacing(self) -> int:
+        """Distance of the segments."""
+        return self.form.q or max(1, self.form.ell // 5)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -46,14 +59,19 @@ class WeakSINDy(Baseline):
     b and G the two sides of the weak form, and the others are fitted anew.
 
     Args:
-        degree: highest total degree; by default the lowest of 2, 3 and 5 that
-            forecasts held-out data as well as the best of them, to within two standard
-            errors of the difference. All data are then fitted with it.
-        threshold: of the terms; by default the one of 50 between 1e-4 and 1 with the
-            least ``0.8 |G (w - w_LS)| / |G w_LS| + 0.2 (terms left) / (terms)``.
+        degree: highest total degree; by default the lowest of `degrees` that forecasts
+            held-out data as well as the best of them, to within two standard errors of
+            the difference. All data are then fitted with it.
+        degrees: candidates, lowest first, and
+        most_terms: the number of terms up to which they are tried.
+        threshold: of the terms; by default the one of `thresholds` with the least
+            ``a |G (w - w_LS)| / |G w_LS| + (1 - a) (terms left) / (terms)``, where a is
+            `misfit_weight`.
+        thresholds: candidates, smallest first: 50 between 1e-4 and 1.
+        misfit_weight: between 0 and 1; smaller values leave fewer terms.
         p, ell, q: the weak form; chosen from the data where they are not given.
         reweight: fit the remaining terms anew with residuals weighted by the inverse of
-            the covariance noise gives them, which depends on the field.
+            the covariance that noise gives them, which depends on the field.
 
     Attributes:
         threshold_: threshold of each component.
@@ -64,11 +82,13 @@ class WeakSINDy(Baseline):
     was found.
     """
 
-    name: ClassVar[str] = "weak_sindy"
-
     scaler: ScalerKind = "identity"
     degree: int | None = None
+    degrees: Sequence[int] = (2, 3, 5)
+    most_terms: int = 1000
     threshold: float | None = None
+    thresholds: Sequence[float] = tuple(10.0 ** (-4 + 4 * n / 49) for n in range(50))
+    misfit_weight: float = 0.8
     p: int | None = None
     ell: int | None = None
     q: int | None = None
@@ -86,24 +106,25 @@ class WeakSINDy(Baseline):
     def _choose_degree(self, series: Series, validation: Series | None) -> int:
         """The lowest degree whose forecasts of held-out data are as good as any.
 
-        Weak residuals of held-out data cannot tell: noise at the arguments of the field
-        flattens it, and powers the system does not have make up for that.
+        Weak residuals of held-out data prefer degrees that are too high: noise at the
+        arguments of the field flattens it, and powers that the system does not have
+        compensate for that.
         """
         dim = series.v.shape[1]
-        degrees = [n for n in DEGREES if comb(dim + n, n) <= _TERMS] or [DEGREES[0]]
-        if len(degrees) == 1:
-            return degrees[0]
-        series, judge = self._split(series, validation)
-        if judge is None or judge.dt is None:
+        degrees = [n for n in self.degrees if comb(dim + n, n) <= self.most_terms]
+        if len(degrees) <= 1:
+            return self.degrees[0]
+        series, held = self._split(series, validation)
+        if held is None or held.dt is None:
             raise ValueError(
                 "`degree` must be given where no data at equal distances can be held "
                 "out to choose it by."
             )
-        shown = progress(degrees, len(degrees), self.verbose, "degrees")
+        judge = judge_of(held)
+        shown = self._progress(degrees, len(degrees), "degrees")
         fields = [self._identify(series, n)[0] for n in shown]
-        return degrees[
-            simplest([judge.errors(self._step(field, judge.dt)) for field in fields])
-        ]
+        steps = [self._step(field, held.dt) for field in fields]
+        return degrees[simplest([judge.errors_of_map(step) for step in steps])]
 
     @classmethod
     def _build(cls, recipe: dict[str, Any]) -> nn.Module:
@@ -121,7 +142,7 @@ class WeakSINDy(Baseline):
         unit = replace(series, v=series.v / size)
         dim, weak = len(size), self._settings().weak
         field = LibraryField(dim, degree, dtype=torch.float64)
-        record = Record(**unit.plan_arguments())
+        record = record_of(unit)
         rows = Triangle()
         blocks = weak_blocks(
             record,
@@ -135,14 +156,18 @@ class WeakSINDy(Baseline):
         spectrum = rows.spectrum()
         g, b = square_system(spectrum)
         norms = (b.square().sum(0) + spectrum.n_rows * spectrum.rest).sqrt()
-        grid = GRID if self.threshold is None else (self.threshold,)
-        components = progress(range(dim), dim, self.verbose, "components")
-        found = [sparse_solution(g, b[:, d], norms[d], grid) for d in components]
+        grid = self.thresholds if self.threshold is None else (self.threshold,)
+        found = [
+            sparse_solution(g, b[:, d], norms[d], grid, self.misfit_weight)
+            for d in self._progress(range(dim), dim, "components")
+        ]
         field.set_coefficients(torch.stack([w for w, _ in found], dim=1))
         std = None
         if self.reweight:
             noise = estimate_noise(unit.v, mask=unit.mask, lengths=unit.lengths)
-            std = reweighted(field, record, noise.sigma, p=weak.p, ell=weak.ell)
+            std = reweighted(
+                field, record, noise.sigma, Reweighting(replace(weak, q=0))
+            )
         # Terms in the units of the data: a monomial is divided by its own size.
         powers = torch.tensor(field.exponents, dtype=torch.float64)
         factor = size / (size**powers).prod(1, keepdim=True)
@@ -154,9 +179,25 @@ class WeakSINDy(Baseline):
 class WENDy(WeakSINDy):
     """:class:`WeakSINDy` with residuals weighted by the covariance of the noise."""
 
-    name: ClassVar[str] = "wendy"
-
     reweight: Literal[True] = True  # type: ignore[assignment]
+
+
+def simplest(errors: Sequence[Float[Tensor, " B"]]) -> int:
+    """Number of the first model whose forecasts are as good as the best.
+
+    Its mean error may exceed the least one by two standard errors of the difference;
+    two, because forecasts of one record overlap.
+
+    Args:
+        errors: of each model, simplest first, for the same starts.
+    """
+    best = min(errors, key=lambda found: found.mean().item())
+    for place, found in enumerate(errors):
+        worse = found - best
+        chance = 2 * worse.std(correction=0).item() / sqrt(len(worse))
+        if worse.mean().item() <= chance:
+            return place
+    raise ValueError("`errors` must hold those of one model or more; got none.")
 
 
 def sparse_solution(
@@ -164,6 +205,7 @@ def sparse_solution(
     b: Float[Tensor, " K"],
     norm: Float[Tensor, ""],
     grid: Sequence[float],
+    misfit_weight: float = 0.8,
 ) -> tuple[Float[Tensor, " J"], float]:
     """Coefficients after sequential thresholding, and the threshold of least loss.
 
@@ -171,6 +213,7 @@ def sparse_solution(
         g, b: the least-squares problem ``g w = b``, or rows with its normal equations.
         norm: of the right-hand side of all rows.
         grid: thresholds to choose from, smallest first.
+        misfit_weight: weight of the misfit against the number of terms in the loss.
     """
     # Neighbouring thresholds meet the same sets of terms again and again.
     known: dict[bytes, Tensor] = {}
@@ -197,7 +240,7 @@ def sparse_solution(
             w = solution(kept)
         misfit = (g @ (w - full)).norm() / size
         terms = kept.double().mean()
-        loss = (_MISFIT * misfit + (1 - _MISFIT) * terms).item()
+        loss = (misfit_weight * misfit + (1 - misfit_weight) * terms).item()
         if loss < least:
             best, least, chosen = w, loss, threshold
     return best, chosen
@@ -206,12 +249,14 @@ def sparse_solution(
 def _least_squares(
     g: Float[Tensor, "K J"], b: Float[Tensor, " K"], kept: Bool[Tensor, " J"]
 ) -> Float[Tensor, " J"]:
+    from scipy.linalg import lstsq
+
     w = torch.zeros(g.shape[1], dtype=g.dtype)
     if kept.any():
         columns = g[:, kept]
         norms = columns.norm(dim=0).clamp(min=torch.finfo(g.dtype).tiny)
-        # Torch leaves the first order of the columns to what the memory holds, which
-        # decides the rank where columns are zero or depend on each other.
+        # Torch's `gelsy` starts from uninitialised pivots, which decide the rank where
+        # columns are zero or depend on each other.
         found: Any = lstsq(
             (columns / norms).numpy(),
             b.numpy(),
@@ -220,3 +265,122 @@ def _least_squares(
         )
         w[kept] = torch.from_numpy(found[0]) / norms
     return w
+
+
+@torch.no_grad()
+def reweighted(
+    field: LinearField,
+    record: Record,
+    sigma: Float[Tensor, " D"],
+    settings: Reweighting,
+) -> Float[Tensor, "J D"]:
+    """Fits the coefficients that are not zero anew, in place.
+
+    With the covariance ``S(w)`` of the weak residuals of all segments, to first order
+    in the noise, ``w <- argmin r(w)^T S(w)^-1 r(w)`` is repeated until it stands still.
+    S is banded: segments that share no sample are independent.
+
+    Args:
+        field: the terms to keep have coefficients different from zero.
+        record: observations at equal distances, float64.
+        sigma: standard deviation of the noise per component.
+        settings: weak form and iteration.
+
+    Returns:
+        Standard errors of the coefficients, NaN for those left out.
+    """
+    from scipy.linalg import cho_solve_banded, cholesky_banded
+
+    if record.dt is None:
+        raise ValueError("`v` must have samples at equal distances for `reweight`.")
+    form = replace(settings.form, q=settings.spacing)
+    dim = record.v.shape[1]
+    kept = (field.coefficients != 0).nonzero()
+    runs = [
+        record.v[first:stop]
+        for first, stop in record.runs
+        if stop - first > form.ell + 1
+    ]
+    sums = SegmentSums.at(None, form, dt=record.dt)
+    problems = [_rows(field, v, sums, kept) for v in runs]
+    w = field.coefficients[kept[:, 0], kept[:, 1]]
+    if len(w) == 0 or not runs:
+        return torch.full_like(field.coefficients, float("nan"))
+    covariance = torch.eye(len(w), dtype=torch.float64)
+    for _ in range(settings.rounds):
+        normal = torch.zeros(len(w), len(w), dtype=torch.float64)
+        right = torch.zeros(len(w), dtype=torch.float64)
+        for v, (x, y) in zip(runs, problems, strict=True):
+            bands = residual_covariance(field.jacobian(v), sigma, sums).numpy()
+            bands[0] += settings.ridge * bands[0].mean()
+            factor = cholesky_banded(bands, lower=True, overwrite_ab=True)
+            weighed = torch.from_numpy(cho_solve_banded((factor, True), x.numpy()))
+            normal += x.T @ weighed
+            right += weighed.T @ y
+        scale = normal.diagonal().sqrt()
+        covariance = torch.linalg.pinv(normal / scale / scale[:, None], hermitian=True)
+        covariance = covariance / scale / scale[:, None]
+        new = covariance @ right
+        change = (new - w).norm() / new.norm()
+        w = new
+        field.coefficients[kept[:, 0], kept[:, 1]] = w
+        if change < settings.tolerance:
+            break
+    std = torch.full((field.n_features, dim), float("nan"), dtype=torch.float64)
+    std[kept[:, 0], kept[:, 1]] = covariance.diagonal().sqrt()
+    return std
+
+
+def residual_covariance(
+    jacobian: Float[Tensor, "N D D"],
+    sigma: Float[Tensor, " D"],
+    sums: SegmentSums,
+) -> Float[Tensor, "bands KD"]:
+    """Lower bands of the covariance of the weak residuals of one stretch.
+
+    Row ``k D + d`` is component d of segment k; the block of segments k and k + m is ::
+
+        sum_n M_{k,n} diag(sigma^2) M_{k+m,n}^T,   M_{k,n} = w_lhs[i] I + w_rhs[i] J_n
+
+    with ``i = n - k q``, in the storage of :func:`scipy.linalg.cholesky_banded`.
+    """
+    left, right, q = sums.w_lhs, sums.w_rhs, sums.q
+    n, dim, _ = jacobian.shape
+    ell = len(left) - 1
+    count = (n - 1 - ell) // q + 1
+    once = jacobian * sigma.square()
+    twice = once @ jacobian.mT
+    flat = torch.stack([once, once.mT.contiguous(), twice]).reshape(3, n, dim * dim)
+    lags = min(ell // q, count - 1)
+    bands = torch.zeros((lags + 1) * dim, count * dim, dtype=torch.float64)
+    for lag in range(lags + 1):
+        shift = lag * q
+        here_l, here_r = left[shift:], right[shift:]
+        there_l, there_r = left[: ell + 1 - shift], right[: ell + 1 - shift]
+        starts = q * torch.arange(lag, count)
+
+        def summed(i: int, w: Tensor, starts: Tensor = starts) -> Tensor:
+            return ops.corr(flat[i : i + 1], w.contiguous(), starts=starts)[0]
+
+        block = summed(0, here_r * there_l) + summed(1, here_l * there_r)
+        block = (block + summed(2, here_r * there_r)).reshape(-1, dim, dim)
+        block = block + (here_l @ there_l) * sigma.square().diag()
+        for d in range(dim):
+            for e in range(0 if lag else d, dim):
+                row = lag * dim + e - d
+                bands[row, d : (count - lag) * dim : dim] = block[:, d, e]
+    return bands
+
+
+def _rows(
+    field: LinearField,
+    v: Float[Tensor, "N D"],
+    sums: SegmentSums,
+    kept: Tensor,
+) -> tuple[Float[Tensor, "KD T"], Float[Tensor, " KD"]]:
+    """The weak form as rows ``x w = y`` for the coefficients that are kept."""
+    g, y = sums.right(field.features(v)[None])[0], -sums.left(v[None])[0]
+    x = torch.zeros(len(g), v.shape[1], len(kept), dtype=torch.float64)
+    terms = torch.arange(len(kept))
+    x[:, kept[:, 1], terms] = g[:, kept[:, 0]]
+    return x.flatten(0, 1), y.flatten()

@@ -1,9 +1,10 @@
 """Weak-form kernel ridge regression on filtered data (Kreider, Harlim and Huang)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,22 +13,12 @@ from torch import Tensor, nn
 
 from .. import ops
 from ..data import Series
-from ..weak.segments import gap_free_runs
+from ..training import ForecastValidation
 from ..weak.test_functions import PolynomialBump
-from .base import Learned
+from .base import Learned, judge_of, record_of
 from .evaluations import tally
-from .held_out import HeldOut
 from .maps import MapBaseline
-from .progress import progress
-from .ranges import check_least, check_positive
 
-# Widths in units of the median squared distance of states, and ridges in units of the
-# mean diagonal of the weak kernel matrix, of the first grid; then three more around.
-_WIDTHS = tuple(10.0 ** (n / 2) for n in range(-3, 5))
-_RIDGES = tuple(10.0**n for n in range(-12, 0))
-_FINE = (10**-0.25, 1.0, 10**0.25)
-# Forecasts that settings are chosen by: steps and starts, as in the authors' program.
-_STEPS, _STARTS = 200, 20
 # Samples of a block of kernel values.
 _BLOCK = 2048
 
@@ -67,9 +58,14 @@ class WKRR(MapBaseline):
 
     Args:
         eps: width of the kernel ``exp(-|x - x'|^2 / (4 eps))`` in squared units of the
-            scaled states, and `ridge`, lambda in units of the mean diagonal of
-            ``W K W^T``, 0 for the solution of least norm. Those not given are chosen by
-            forecasts of held-out data.
+            scaled states; by default chosen by forecasts of held-out data.
+        ridge: lambda in units of the mean diagonal of ``W K W^T``, 0 for the solution
+            of least norm; by default chosen with `eps`.
+        widths: candidates for `eps` in units of the median squared distance of states.
+        ridges: candidates for `ridge`.
+        finer: factors of the best pair that are tried next.
+        horizon, starts: samples of these forecasts and their number, as in the authors'
+            program.
         centres: more samples than these are represented by so many of them, evenly
             spread over the record (Nystroem).
         filtered_inputs: evaluate the kernel at filtered states; False takes the data.
@@ -77,33 +73,36 @@ class WKRR(MapBaseline):
     The other arguments are those of :class:`Baseline`.
 
     Attributes:
-        eps_, ridge_: those that were taken.
+        eps_, ridge_: those that were used.
     """
-
-    name: ClassVar[str] = "wkrr"
 
     eps: float | None = None
     ridge: float | None = None
+    widths: Sequence[float] = tuple(10.0 ** (n / 2) for n in range(-3, 5))
+    ridges: Sequence[float] = tuple(10.0**n for n in range(-12, 0))
+    finer: Sequence[float] = (10**-0.25, 1.0, 10**0.25)
+    horizon: int = 200
+    starts: int = 20
     centres: int = 1000
     filtered_inputs: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "eps")
-        check_least(self, ridge=0.0, centres=1)
+        self._check_positive("eps")
+        self._check_least(ridge=0.0, centres=1, horizon=1, starts=1)
 
     @torch.no_grad()
     def _learn(self, series: Series, validation: Series | None) -> Learned:
         self._choose_filter(series)
         judge = None
         if self.eps is None or self.ridge is None:
-            series, held = self._parts(series, validation)
+            series, held = self._split(series, validation)
             if held is None:
                 raise ValueError(
                     "`eps` and `ridge` must be given where no data can be held out to "
                     "choose them by."
                 )
-            judge = HeldOut(held, longest=_STEPS, starts=_STARTS)
+            judge = judge_of(held, horizon=self.horizon, starts=self.starts)
         problem = self._problem(series)
         assert series.dt is not None
         z = problem.x
@@ -113,11 +112,10 @@ class WKRR(MapBaseline):
         module = self._build(recipe)
         module.z = z
         spread = torch.pdist(z[:: max(1, len(z) // 500)]).square().median().item()
-        best = self._search(
-            module, problem, judge, [spread * w for w in _WIDTHS], list(_RIDGES)
-        )
+        widths = [spread * width for width in self.widths]
+        best = self._search(module, problem, judge, widths, self.ridges)
         if judge is not None:
-            around = [[middle * x for x in _FINE] for middle in best]
+            around = [[middle * x for x in self.finer] for middle in best]
             best = self._search(module, problem, judge, *around)
         self.eps_, self.ridge_ = best
         module.eps.fill_(best[0])
@@ -132,11 +130,11 @@ class WKRR(MapBaseline):
         self,
         module: KernelMap,
         problem: "WeakKernelProblem",
-        judge: HeldOut | None,
-        widths: list[float],
-        ridges: list[float],
+        judge: ForecastValidation | None,
+        widths: Sequence[float],
+        ridges: Sequence[float],
     ) -> tuple[float, float]:
-        """The width and ridge of best forecasts; those that were given are kept."""
+        """The width and ridge of best forecasts; given ones are the only candidates."""
         pairs = list(
             product(
                 widths if self.eps is None else [self.eps],
@@ -146,10 +144,10 @@ class WKRR(MapBaseline):
         if judge is None or len(pairs) == 1:
             return pairs[0]
         errors = {}
-        for eps, ridge in progress(pairs, len(pairs), self.verbose, "kernels"):
+        for eps, ridge in self._progress(pairs, len(pairs), "kernels"):
             module.eps.fill_(eps)
             module.alpha = problem.solve(module.z, eps, ridge)
-            errors[eps, ridge] = judge(self._step(module, module.dt))
+            errors[eps, ridge] = judge.error_of_map(self._step(module, module.dt))
         return min(errors, key=errors.__getitem__)
 
     def _problem(self, series: Series) -> "WeakKernelProblem":
@@ -157,9 +155,7 @@ class WKRR(MapBaseline):
         weak = self._settings().weak
         runs = [
             (first, stop)
-            for first, stop in gap_free_runs(
-                series.n_samples, lengths=series.lengths, missing=series.missing
-            )
+            for first, stop in record_of(series).runs
             if stop - first > weak.ell + 2
         ]
         if not runs:

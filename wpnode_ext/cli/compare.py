@@ -1,37 +1,50 @@
 """``wpnode compare``: any set of methods on the same data, one table."""
 
 import argparse
-import multiprocessing
+import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from ..baselines.base import METHODS, same_distance
 from ..baselines.comparison import (
     Row,
+    cells,
+    failures,
+    markdown,
     read_rows,
-    run_job,
+    run_jobs,
     summary,
+    unit_of,
     without_failures,
     write_rows,
 )
-from ..baselines.methods import make_method, method_names
-from ..baselines.protocol import Job, Protocol
-from ..baselines.protocol_file import agree, set_aside
+from ..baselines.methods import make_method
+from ..baselines.protocol import RESULTS_FILE, Job, Protocol, agree, set_aside
 from ..common.files import write_text
-from ..common.memory import keep_freed_memory
-from ..figures import save_figure
-from ..figures.comparison import comparison
+from ..common.registry import suggestion
+from ..data import Series
+from ..figures import comparison, save_figure
 from ..solvers.rollouts import ADAPTIVE, FIXED_STEP
+from ..systems import preset
+from ..systems.presets import PRESETS
 from ..training.run_folder import run_lock
-from .common import EXPONENTIAL_STEPS, add_command, print_table, say
-from .compare_protocol import RUNGE_KUTTA_STEPS, protocol_of
-from .compare_table import cells, failures, markdown, unit_of
+from .common import EXPONENTIAL_STEPS, add_command, print_table, say, substeps_of
+from .data import DataConfig, read_series
 
 DESCRIPTION = """\
 DATA is a system (lorenz63, lorenz96, kuramoto_sivashinsky) or a file of observations.
-All methods get the same noise, starts and judgement. Every finished run is a row of
-OUTPUT/runs.csv and is not repeated: call the command again to go on, or with more
-methods, levels or draws. What else decides a row is in OUTPUT/protocol.json; other
-settings need another folder. The table and its figure are OUTPUT/table.md and .png."""
+All methods get the same noise, starts and judgement. Every finished run becomes a row
+of OUTPUT/runs.csv and is not repeated: call the command again to continue, or with more
+methods, noise levels or draws. OUTPUT/protocol.json holds the other settings of the
+rows; different settings need another folder. OUTPUT/table.md and table.png hold the
+results."""
+
+# Systems whose fields explode under Runge-Kutta steps from sample to sample.
+STIFF = {"kuramoto_sivashinsky"}
+# Steps a sample of rk4: with one, forecasts by the true field of Lorenz-63 hold for
+# 10.7 Lyapunov times of 12.
+RUNGE_KUTTA_STEPS = 4
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -48,21 +61,24 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--methods",
         type=_names,
         default="closed_form,deepskip,weak_sindy",
-        help=f"comma-separated, of: {', '.join(method_names())}",
+        help=f"comma-separated, of: {', '.join(METHODS.names)}",
     )
     parser.add_argument(
         "--noise",
         type=_levels,
-        help="ratios added, comma-separated; 0,0.05 for a system, 0 for a file",
+        help="ratios of added noise, comma-separated; 0,0.05 for a system, 0 for a "
+        "file",
     )
-    parser.add_argument("--draws", type=int, default=1, help="of noise and trajectory")
+    parser.add_argument(
+        "--draws", type=int, default=1, help="repetitions with other random numbers"
+    )
     parser.add_argument("--samples", type=int, help="of a system; its own by default")
     parser.add_argument("--reference", help="file of clean states that continue DATA")
     parser.add_argument("--dt", type=float, help="distance of the samples of a file")
-    parser.add_argument("--time", metavar="NAME", help="column or array of the times")
-    parser.add_argument("--lyapunov", type=float, help="maximal exponent")
+    parser.add_argument("--time", metavar="NAME", help="column or array with the times")
+    parser.add_argument("--lyapunov", type=float, help="maximal exponent of the system")
     parser.add_argument("--threshold", type=float, help="error of a valid forecast")
-    parser.add_argument("--starts", type=int, default=30, help="forecasts of a model")
+    parser.add_argument("--starts", type=int, default=30, help="number of forecasts")
     parser.add_argument(
         "--horizon", type=float, help="Lyapunov times to forecast; 12 for systems"
     )
@@ -84,16 +100,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="METHOD.KEY=VALUE",
         help="a setting of a method, e.g. deepskip.width=1024",
     )
-    parser.add_argument(
-        "--retry", action="store_true", help="do runs again that had failed"
-    )
+    parser.add_argument("--retry", action="store_true", help="repeat failed runs")
     parser.add_argument(
         "--fresh",
         action="store_true",
-        help="begin anew; what is in OUTPUT is kept as runs.csv.old",
+        help="start again; renames the results in OUTPUT to runs.csv.old",
     )
-    parser.add_argument("--workers", type=int, default=1, help="processes")
-    parser.add_argument("-o", "--output", type=Path, help="folder; compare/DATA")
+    parser.add_argument("--workers", type=int, default=1, help="number of processes")
+    parser.add_argument(
+        "-o", "--output", type=Path, help="folder; compare/DATA by default"
+    )
     parser.set_defaults(run=run)
 
 
@@ -110,24 +126,28 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.fresh:
         set_aside(folder)
     agree(folder, protocol, arguments.methods)
-    path = folder / "runs.csv"
+    path = folder / RESULTS_FILE
     rows = read_rows(path)
     if arguments.retry:
         rows = without_failures(rows)
         write_rows(path, rows)
-    wanted = list(jobs(arguments, rows))
+    wanted = list(_jobs(arguments, rows))
     say(f"{len(wanted)} runs to do, {len(rows)} in {path}")
-    for row in results(wanted, protocol, arguments.workers):
-        # Another comparison may have written to the same file meanwhile.
+    for row in run_jobs(wanted, protocol, arguments.workers):
+        # Another comparison may write to the same file at the same time.
         with run_lock(folder, wait=True):
             rows = [*read_rows(path), row]
             write_rows(path, rows)
         say(_line(row))
     if not rows:
-        raise RuntimeError("there is nothing to compare; give `--methods`.")
-    table = summary(read_rows(path))
-    text = markdown(table, name, protocol)
-    write_text(folder / "table.md", text)
+        raise ValueError("`--methods` must name one method or more; got none.")
+    _write_table(folder, name, protocol)
+
+
+def _write_table(folder: Path, name: str, protocol: Protocol) -> None:
+    """Prints the table of all results in a folder, and writes it with its figure."""
+    table = summary(read_rows(folder / RESULTS_FILE))
+    write_text(folder / "table.md", markdown(table, name, protocol))
     print_table(*cells(table))
     for text in failures(table):
         say(text)
@@ -138,30 +158,14 @@ def run(arguments: argparse.Namespace) -> None:
     say(f"table and figure: {folder}")
 
 
-def jobs(arguments: argparse.Namespace, done: Sequence[Row]) -> Iterator[Job]:
-    """What is left to do, a first draw of everything before a second one."""
+def _jobs(arguments: argparse.Namespace, done: Sequence[Row]) -> Iterator[Job]:
+    """Jobs that have no row yet; the first draw of all methods comes first."""
     finished = {(row["method"], row["noise"], row["draw"]) for row in done}
     for draw in range(arguments.draws):
         for method in arguments.methods:
             for noise in arguments.noise:
                 if (method, noise, draw) not in finished:
                     yield Job(method, noise, draw)
-
-
-def results(wanted: Sequence[Job], protocol: Protocol, workers: int) -> Iterator[Row]:
-    """Rows as they are finished, each run in a process where there are several."""
-    if workers <= 1:
-        for job in wanted:
-            yield run_job(job, protocol)
-        return
-    context = multiprocessing.get_context("spawn")
-    processes = min(workers, max(1, len(wanted)))
-    with context.Pool(processes, initializer=keep_freed_memory) as pool:
-        yield from pool.imap_unordered(_work, [(job, protocol) for job in wanted])
-
-
-def _work(task: tuple[Job, Protocol]) -> Row:
-    return run_job(*task)
 
 
 def _line(row: Row) -> str:
@@ -172,14 +176,119 @@ def _line(row: Row) -> str:
 
 
 def _names(text: str) -> list[str]:
-    known, names = method_names(), [word.strip() for word in text.split(",") if word]
-    for name in names:
-        if name not in known:
-            raise argparse.ArgumentTypeError(
-                f"{name!r} is no method; known: {', '.join(known)}"
-            )
+    names = [word.strip() for word in text.split(",") if word]
+    try:
+        for name in names:
+            METHODS.find(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return names
 
 
 def _levels(text: str) -> list[float]:
     return [float(word) for word in text.split(",") if word]
+
+
+def protocol_of(arguments: argparse.Namespace) -> Protocol:
+    """The protocol that the arguments describe."""
+    options = settings_of(arguments.set)
+    for method in options:
+        if method not in arguments.methods:
+            raise ValueError(
+                f"`--set` must be for one of the methods {', '.join(arguments.methods)}"
+                f"; got {method!r}. Add it to --methods, or leave the setting out."
+            )
+    default = "etdrk4" if arguments.data in STIFF else "rk4"
+    solver = arguments.solver or default
+    fewest = RUNGE_KUTTA_STEPS if solver in ("rk4", "rk4_classic") else 1
+    common: dict[str, Any] = {
+        "starts": arguments.starts,
+        "solver": solver,
+        "substeps": substeps_of(arguments.substeps, solver, fewest),
+        "options": options,
+    }
+    if arguments.data in PRESETS:
+        return _protocol_of_system(arguments, common)
+    return _protocol_of_file(arguments, common)
+
+
+def _protocol_of_system(
+    arguments: argparse.Namespace, common: dict[str, Any]
+) -> Protocol:
+    for name in ("dt", "time", "reference"):
+        _refuse(arguments, name, "a file", "a system")
+    listed = preset(arguments.data)
+    return Protocol(
+        system=listed.name,
+        samples=arguments.samples,
+        lyapunov_exponent=arguments.lyapunov or listed.lyapunov_exponent,
+        threshold=arguments.threshold or listed.threshold,
+        horizon=arguments.horizon or 12.0,
+        **common,
+    )
+
+
+def _protocol_of_file(
+    arguments: argparse.Namespace, common: dict[str, Any]
+) -> Protocol:
+    _refuse(arguments, "samples", "a system", "a file")
+    if not Path(arguments.data).exists():
+        raise FileNotFoundError(
+            f"`data` must be one of {', '.join(PRESETS)} or a file; there is no "
+            f"{arguments.data}.{suggestion(arguments.data, PRESETS)}"
+        )
+    where = {"dt": arguments.dt, "time": arguments.time}
+    series = read_series(DataConfig(path=arguments.data, **where))
+    if series.dt is None:
+        raise ValueError("`data` must have samples at equal distances to be compared.")
+    reference = None
+    if arguments.reference:
+        reference = read_series(DataConfig(path=arguments.reference, **where))
+        _check_reference(reference, series)
+    return Protocol(
+        series=series,
+        reference=reference,
+        lyapunov_exponent=arguments.lyapunov,
+        threshold=arguments.threshold or 0.3,
+        horizon=arguments.horizon,
+        **common,
+    )
+
+
+def settings_of(entries: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """``METHOD.KEY=VALUE`` by method; values are Python literals, or words."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        left, equals, text = entry.partition("=")
+        method, dot, key = left.partition(".")
+        if not (equals and dot and key):
+            raise ValueError(f"`--set` must read METHOD.KEY=VALUE; got {entry!r}.")
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = text
+        found.setdefault(method, {})[key] = value
+    return found
+
+
+def _refuse(arguments: argparse.Namespace, name: str, wanted: str, given: str) -> None:
+    """Raises if an option was given that has no effect on these data."""
+    if getattr(arguments, name) is not None:
+        raise ValueError(
+            f"`--{name}` is for {wanted}; {arguments.data} is {given}. Leave it out."
+        )
+
+
+def _check_reference(reference: Series, series: Series) -> None:
+    if reference.dt is None:
+        raise ValueError("`--reference` must have samples at equal distances.")
+    if not same_distance(reference.dt, series.dt):
+        raise ValueError(
+            f"`--reference` must have samples {series.dt:g} apart, as the data have; "
+            f"got {reference.dt:g}. Take it at the times of the data."
+        )
+    if reference.state_shape != series.state_shape:
+        raise ValueError(
+            f"`--reference` must have states of shape {list(series.state_shape)}, as "
+            f"the data have; got {list(reference.state_shape)}."
+        )

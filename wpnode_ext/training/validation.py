@@ -1,5 +1,6 @@
 """How well a field forecasts held-out data while it is being trained."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -15,6 +16,8 @@ from ..weak.segments import window_starts
 
 # Errors beyond the spread of the data count alike: the forecast is lost.
 _LOST = 1.0
+# A forecast of a map with an error beyond this is not continued.
+_RUNAWAY = 100.0
 _VALID = 0.3
 _LONGEST = 500
 
@@ -98,6 +101,34 @@ class ForecastValidation:
         """E of every lead time and start, and the lengths of the steps before it."""
         states, v, lengths = self._forecasts(field)
         return self._errors(states, v), lengths
+
+    def error_of_map(self, step: Callable[[Tensor], Tensor]) -> float:
+        """The score of a map from one sample to the next, between 0 and 1."""
+        return self.errors_of_map(step).mean().item()
+
+    @torch.no_grad()
+    def errors_of_map(self, step: Callable[[Tensor], Tensor]) -> Float[Tensor, " B"]:
+        """Mean of ``min(E, 1)`` over the lead times of every start.
+
+        Args:
+            step: takes states ``[B, D]`` one sample ahead. Samples must be at equal
+                distances.
+        """
+        v = self._record.v
+        u = v[self._starts]
+        alive = torch.ones(len(u), dtype=torch.bool, device=u.device)
+        errors = u.new_full((self.horizon, len(u)), _LOST)
+        for lead in range(self.horizon):
+            u = step(u)
+            wanted = v[self._starts + lead + 1]
+            error = (u - wanted).norm(dim=1) / self._spread
+            alive &= error < _RUNAWAY
+            if not alive.any():
+                break
+            errors[lead] = torch.where(alive, error.clamp(max=_LOST), _LOST)
+            # Forecasts that ran away wait on the data, where any map is finite.
+            u = torch.where(alive[:, None], u, wanted)
+        return errors.mean(0)
 
     @torch.no_grad()
     def forecasts(
