@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.fields import MLPField
 from wpnode_ext.settings.config import OptimConfig, StrongForm, TrainConfig, WeakForm
 from wpnode_ext.training import Trainer, checkpoint
 from wpnode_ext.training.log import RunLog
-from wpnode_ext.weak.record import Record
 
 DT = 0.05
 # Exit codes of `wpnode train` where it wrote a model: the verdict on a network of a few
@@ -62,7 +62,7 @@ def train_into(folder: Path, epochs: int, resume: bool = False) -> None:
     with RunLog(metrics=folder / "metrics.csv", log=folder / "log.txt") as log:
         trainer = Trainer(
             small_field(),
-            Record(oscillator_data(), dt=DT),
+            lay_end_to_end(oscillator_data(), dt=DT),
             config,
             folder=folder,
             reporter=log,

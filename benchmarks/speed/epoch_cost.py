@@ -27,13 +27,12 @@ from torchdiffeq import odeint
 
 from wpnode_ext import segment_weights
 from wpnode_ext.coordinates.scaling import MinMaxScaler
-from wpnode_ext.data import add_noise
+from wpnode_ext.data import add_noise, lay_end_to_end
 from wpnode_ext.fields import MLPField
 from wpnode_ext.settings.config import TrainConfig, resolve
 from wpnode_ext.systems import Lorenz63
 from wpnode_ext.training.batches import Batches
 from wpnode_ext.training.objective import Objective
-from wpnode_ext.weak.record import Record
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -57,7 +56,7 @@ def our_epoch(method: str, v: Tensor) -> Callable[[], list[float]]:
     """One epoch as the trainer runs it."""
     config = TrainConfig(method=method)  # type: ignore[arg-type]
     config.strong.stride = Q
-    record, config, field = Record(v, dt=DT), resolve(config), make_network()
+    record, config, field = lay_end_to_end(v, dt=DT), resolve(config), make_network()
     objective, batches = Objective(field, record, config), Batches(record, config)
     optimizer = torch.optim.Adam(field.parameters(), lr=2e-3)
     number = iter(range(10**9))
@@ -119,7 +118,7 @@ def check_first_losses(v: Tensor) -> float:
         config = resolve(TrainConfig(method=method))  # type: ignore[arg-type]
         config.optim.batch_size = 10**9
         v = v.double()
-        record, field = Record(v, dt=DT), make_network().double()
+        record, field = lay_end_to_end(v, dt=DT), make_network().double()
         objective = Objective(field, record, config)
         (batch,) = Batches(record, config).epoch(0)
         with torch.no_grad():

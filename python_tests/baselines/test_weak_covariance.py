@@ -14,11 +14,10 @@ from wpnode_ext.baselines.weak_sindy import (
     reweighted,
 )
 from wpnode_ext.closed_form import fit_closed_form
-from wpnode_ext.data import make_series
+from wpnode_ext.data import lay_end_to_end, make_series
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.fields.linear import LinearField
 from wpnode_ext.weak.plan import SegmentSums, WeakForm
-from wpnode_ext.weak.record import Record
 from wpnode_ext.weak.weights import segment_weights
 
 # Degree, duration, start and terms (exponents, component, coefficient) of systems that
@@ -208,7 +207,7 @@ class TestLinearDecay:
             low, middle, high = losses
             best = (low - high) / (2 * (low - 2 * middle + high))
             found["compensated"].append(best.item())
-            record = Record(v, dt=self.dt, lengths=lengths)
+            record = lay_end_to_end(v, dt=self.dt, lengths=lengths)
             reweighted(field, record, level, Reweighting(WeakForm(**weak)))
             found["weighed"].append(field.coefficients.item())
         return {name: torch.tensor(x).double() / self.a for name, x in found.items()}
@@ -264,7 +263,7 @@ def test_errors_of_coefficients_are_those_it_states(name: str) -> None:
     kept, scores, errors = truth != 0, [], []
     for _ in range(20):
         field.set_coefficients(truth)
-        record = Record(u + sigma * normal(*u.shape), dt=duration / 1000)
+        record = lay_end_to_end(u + sigma * normal(*u.shape), dt=duration / 1000)
         std = reweighted(field, record, sigma, Reweighting(WeakForm(8, 60)))
         miss = (field.coefficients.detach() - truth)[kept]
         scores.append(miss / std[kept])

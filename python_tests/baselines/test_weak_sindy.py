@@ -12,9 +12,9 @@ from wpnode_ext.baselines.weak_sindy import (
     simplest,
     sparse_solution,
 )
+from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.weak.plan import WeakForm
-from wpnode_ext.weak.record import Record
 
 DT = 0.01
 # Terms of Lorenz-63 by exponents of (x, y, z), and their coefficients.
@@ -189,7 +189,7 @@ class TestReweighted:
             field = ols.field_
             assert isinstance(field, LibraryField)
             plain.append(field.coefficients[1:].detach().T.clone())
-            record = Record(v, dt=0.05)
+            record = lay_end_to_end(v, dt=0.05)
             std = reweighted(field, record, sigma, Reweighting(WeakForm(4, 40, 8)))
             weighed.append(field.coefficients[1:].detach().T.clone())
             errors.append(std[2, 0])

@@ -12,9 +12,9 @@ import torch
 
 from training_cases import DT, oscillator_data, small_config, small_field
 from wpnode_ext import WPNODE, load
+from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.settings.config import FieldConfig
 from wpnode_ext.training import CheckpointError, Trainer, checkpoint
-from wpnode_ext.weak.record import Record
 
 # In place of an entry: none, other types, numbers that are none, a tensor that shows a
 # thousand million numbers and stores one.
@@ -36,7 +36,7 @@ WIDE = torch.ones(1).expand(10**9)
 
 def trainer() -> Trainer:
     config = small_config(optim={"epochs": 1})
-    return Trainer(small_field(), Record(oscillator_data(), dt=DT), config)
+    return Trainer(small_field(), lay_end_to_end(oscillator_data(), dt=DT), config)
 
 
 def write_checkpoint(path: Path) -> None:

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.fields import EquivariantField, Forcing, LibraryField, MLPField
 from wpnode_ext.solvers.stiff import LARGEST, stiff_part
 from wpnode_ext.training.validation import ForecastValidation
-from wpnode_ext.weak.record import Record
 
 DT = 0.1
 # A rotation, and a mode that follows the square of its first entry at a rate of 60.
@@ -38,7 +38,7 @@ def slaved(n: int, dtype: torch.dtype) -> torch.Tensor:
 def test_the_exact_field_forecasts_stiff_data(dtype, dt) -> None:
     v = slaved(200, dtype)
     times = DT * torch.arange(200, dtype=torch.float64)
-    record = Record(v, dt=dt, t=times if dt is None else None)
+    record = lay_end_to_end(v, dt=dt, t=times if dt is None else None)
     error = ForecastValidation(record, starts=8)(Slaved(dtype))["val_error"]
     # Irregular times are left to RK4, which explodes.
     assert error > 0.9 if dt is None else error < 1e-2
@@ -59,7 +59,7 @@ def test_heads_compared_together_score_as_each_alone(restricted) -> None:
         basis = torch.stack([head, slow, slow.flip(0)], -1)
         field = EquivariantField(field, basis)
         heads = torch.eye(3, dtype=torch.float64)[:, :, None]
-    validate = ForecastValidation(Record(v, dt=DT), starts=8, horizon=30)
+    validate = ForecastValidation(lay_end_to_end(v, dt=DT), starts=8, horizon=30)
     field.set_coefficients(0.1 * heads[1])
     before = field.coefficients.clone()
     together = validate.compare(field, heads)
@@ -100,5 +100,5 @@ def test_inputs_are_looked_up_at_the_times_of_the_starts() -> None:
     field.set_coefficients(torch.tensor([[0.0], [-60.0], [60.0]]))
     times = DT * torch.arange(100, dtype=torch.float64)
     field.forcing = Forcing(times, times[:, None])
-    record = Record((times - 1 / 60)[:, None], dt=DT)
+    record = lay_end_to_end((times - 1 / 60)[:, None], dt=DT)
     assert ForecastValidation(record, starts=5)(field)["val_error"] < 1e-6

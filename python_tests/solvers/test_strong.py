@@ -157,7 +157,7 @@ def test_a_forced_field_sees_the_input_at_the_stages_of_the_solver() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "either `dt` or `t`"),
+        ({}, "one of `dt` and `t` must"),
         ({"dt": -1.0}, "`dt` must be positive"),
         ({"dt": DT, "window": 1}, "`window` must be an integer >= 2"),
         ({"dt": DT, "window": 40}, "no window of 40 samples is free"),

@@ -6,26 +6,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training_cases import DT, oscillator_data, small_config
+from wpnode_ext.data import Series, lay_end_to_end
 from wpnode_ext.settings.config import resolve
 from wpnode_ext.training.batches import Batches
-from wpnode_ext.weak.record import Record
 
 
 def make(
-    record: Record, method: str = "wp", batch_size: int = 64, **options
+    record: Series, method: str = "wp", batch_size: int = 64, **options
 ) -> Batches:
     config = resolve(small_config(method, optim={"batch_size": batch_size}))
     return Batches(record, config, **options)
 
 
-def record_of(lengths: list[int], missing: list[int] = ()) -> Record:
+def record_of(lengths: list[int], missing: list[int] = ()) -> Series:
     n = sum(lengths)
     mask = torch.zeros(n, dtype=torch.bool)
     mask[list(missing)] = True
-    return Record(oscillator_data(n), dt=DT, lengths=lengths, mask=mask)
+    return lay_end_to_end(oscillator_data(n), dt=DT, lengths=lengths, mask=mask)
 
 
-def inside_one_run(record: Record, first: int, length: int) -> bool:
+def inside_one_run(record: Series, first: int, length: int) -> bool:
     return any(a <= first and first + length <= b for a, b in record.runs)
 
 

@@ -8,11 +8,11 @@ import torch
 from training_cases import DT, oscillator_data, small_config, small_field
 from wpnode_ext import WPNODE
 from wpnode_ext.coordinates.scaling import LinearScaler, StandardScaler
+from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.fields import EquivariantField, LibraryField
 from wpnode_ext.fields.base import FarField, device_of
 from wpnode_ext.metrics import evaluation
 from wpnode_ext.training.validation import ForecastValidation
-from wpnode_ext.weak.record import Record
 
 META = torch.device("meta")
 
@@ -29,7 +29,7 @@ def test_wrapped_fields_follow_states_to_their_device() -> None:
 
 def test_validation_follows_the_field() -> None:
     times = DT * torch.arange(400, dtype=torch.float64)
-    validate = ForecastValidation(Record(oscillator_data(), t=times), horizon=3)
+    validate = ForecastValidation(lay_end_to_end(oscillator_data(), t=times), horizon=3)
     field = small_field()
     assert validate(field)["val_error"] < 1.0
     errors, lengths = validate.errors(field.to(META))

@@ -20,15 +20,15 @@ from training_cases import (
 )
 from wpnode_ext.cli import main
 from wpnode_ext.common.files import lock
+from wpnode_ext.data import Series, lay_end_to_end
 from wpnode_ext.training import Trainer
 from wpnode_ext.training.distributed import ProcessGroup, join
-from wpnode_ext.weak.record import Record
 
 DOUBLE = torch.float64
 
 
-def record(lengths: list[int]) -> Record:
-    return Record(oscillator_data(sum(lengths), DOUBLE), dt=DT, lengths=lengths)
+def record(lengths: list[int]) -> Series:
+    return lay_end_to_end(oscillator_data(sum(lengths), DOUBLE), dt=DT, lengths=lengths)
 
 
 def train(method: str, lengths: list[int], group: ProcessGroup, folder=None):

@@ -6,11 +6,11 @@ import torch
 from training_cases import DT, oscillator_data, small_config, small_field
 from trajectories import normal
 from wpnode_ext import WeakPlan
+from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.settings.config import resolve
 from wpnode_ext.solvers.strong import strong_loss
 from wpnode_ext.training.batches import Batches
 from wpnode_ext.training.objective import Objective
-from wpnode_ext.weak.record import Record
 
 DOUBLE = torch.float64
 
@@ -27,7 +27,7 @@ def test_terms_of_a_batch_are_those_of_the_loss_functions(lengths, irregular) ->
     if irregular:
         t = t + 0.2 * DT * torch.rand(n, dtype=DOUBLE)
     times = {"t": t} if irregular else {"dt": DT}
-    record = Record(v, lengths=lengths, **times)
+    record = lay_end_to_end(v, lengths=lengths, **times)
     config = resolve(small_config("wp"))
     field = small_field().double()
     objective = Objective(field, record, config)
@@ -55,7 +55,7 @@ def test_terms_of_a_batch_are_those_of_the_loss_functions(lengths, irregular) ->
 
 
 def test_each_method_has_its_own_terms() -> None:
-    record = Record(noisy(400), dt=DT)
+    record = lay_end_to_end(noisy(400), dt=DT)
     field = small_field().double()
     for method in ("weak", "strong"):
         config = resolve(small_config(method))
@@ -75,7 +75,7 @@ def test_the_field_is_evaluated_once_a_sample_and_stage() -> None:
             sizes.append(u.shape[:-1].numel())
             return -u
 
-    record = Record(noisy(400), dt=DT)
+    record = lay_end_to_end(noisy(400), dt=DT)
     config = resolve(small_config("wp"))
     batch = Batches(record, config).epoch(0)[0]
     Objective(Counting(), record, config)(batch)
@@ -87,7 +87,7 @@ def test_missing_samples_do_not_reach_the_gradients() -> None:
     mask = torch.zeros(200, dtype=torch.bool)
     mask[[50, 120]] = True
     v[mask] = float("nan")
-    record = Record(v, dt=DT, mask=mask)
+    record = lay_end_to_end(v, dt=DT, mask=mask)
     config = resolve(small_config("wp"))
     field = small_field().double()
     objective = Objective(field, record, config)

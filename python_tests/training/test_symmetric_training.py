@@ -13,6 +13,7 @@ from wpnode_ext import rollout
 from wpnode_ext.coordinates.reduced import Coordinates
 from wpnode_ext.coordinates.scaling import LinearScaler
 from wpnode_ext.coordinates.symmetry import Symmetry
+from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.model.estimator import WPNODE, load
 from wpnode_ext.settings.config import (
     FieldConfig,
@@ -26,7 +27,6 @@ from wpnode_ext.settings.config import (
 from wpnode_ext.training import Trainer, checkpoint
 from wpnode_ext.training.batches import Batches
 from wpnode_ext.training.objective import Objective
-from wpnode_ext.weak.record import Record
 
 DOUBLE = torch.float64
 # Turns by a third of a circle, and their mirror image: maps that mix the entries.
@@ -53,11 +53,12 @@ def test_the_loss_of_a_mapped_batch_is_that_of_mapped_data(
     v, t = noisy(n), DT * torch.arange(n, dtype=DOUBLE)
     t = t + 0.2 * DT * torch.rand(n, dtype=DOUBLE)
     layout = {"lengths": lengths, **({"t": t} if irregular else {"dt": DT})}
-    record, config = Record(v, **layout), resolve(small_config(method))
+    record, config = lay_end_to_end(v, **layout), resolve(small_config(method))
     field = small_field().double()
     objective = Objective(field, record, config, TURNS)
     mapped = [
-        Objective(field, Record(v @ g.T, **layout), config) for g in TURNS.matrices
+        Objective(field, lay_end_to_end(v @ g.T, **layout), config)
+        for g in TURNS.matrices
     ]
     images = set()
     for epoch in range(8):
@@ -71,7 +72,7 @@ def test_the_loss_of_a_mapped_batch_is_that_of_mapped_data(
 def test_samples_do_not_depend_on_the_symmetry_nor_images_on_the_process(
     method,
 ) -> None:
-    record, config = Record(noisy(500), dt=DT), resolve(small_config(method))
+    record, config = lay_end_to_end(noisy(500), dt=DT), resolve(small_config(method))
     plain = Batches(record, config).epoch(3)
     mapped = Batches(record, config, symmetry=TURNS).epoch(3)
     shares = [
@@ -88,7 +89,10 @@ def test_samples_do_not_depend_on_the_symmetry_nor_images_on_the_process(
 
 
 def test_mixed_precision_does_not_round_the_data() -> None:
-    record, config = Record(noisy(400).float(), dt=DT), resolve(small_config("weak"))
+    record, config = (
+        lay_end_to_end(noisy(400).float(), dt=DT),
+        resolve(small_config("weak")),
+    )
     seen = []
 
     def field(t: Tensor, u: Tensor) -> Tensor:
@@ -104,7 +108,7 @@ def test_mixed_precision_does_not_round_the_data() -> None:
 
 
 def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path) -> None:
-    record = Record(noisy(400).float(), dt=DT)
+    record = lay_end_to_end(noisy(400).float(), dt=DT)
     last, ends = tmp_path / "last.pt", []
     for epochs, symmetry, resume in (
         (4, TURNS, False),

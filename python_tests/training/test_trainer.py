@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from training_cases import DT, oscillator_data, process, small_config, small_field
+from wpnode_ext.data import Series, lay_end_to_end
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.settings.config import StrongForm
 from wpnode_ext.training import Trainer, TrainingDiverged, checkpoint
 from wpnode_ext.training.distributed import ProcessGroup
 from wpnode_ext.training.log import read_metrics
 from wpnode_ext.training.validation import ForecastValidation
-from wpnode_ext.weak.record import Record
 
 TRUTH = torch.tensor([[0.0, 0.0], [0.0, -1.0], [1.0, -0.05]])
 
 
-def record(n: int = 400) -> Record:
-    return Record(oscillator_data(n), dt=DT)
+def record(n: int = 400) -> Series:
+    return lay_end_to_end(oscillator_data(n), dt=DT)
 
 
 def weights(field: torch.nn.Module) -> torch.Tensor:
@@ -213,7 +213,7 @@ def test_validation_scores_maps_and_survives_their_runaways() -> None:
     u = [torch.tensor([1.0, 0.0]).double()]
     for _ in range(199):
         u.append(turn @ u[-1])
-    judge = ForecastValidation(Record(torch.stack(u), dt=0.1), horizon=100)
+    judge = ForecastValidation(lay_end_to_end(torch.stack(u), dt=0.1), horizon=100)
     assert judge.error_of_map(lambda s: s @ turn.T) < 1e-9
     assert judge.error_of_map(lambda s: s) > 0.5
     assert judge.error_of_map(lambda s: 1e3 * s) > 0.99

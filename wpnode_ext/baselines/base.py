@@ -27,7 +27,6 @@ from ..settings.config import TrainConfig, ValidationConfig, resolve
 from ..solvers.runge_kutta import integrate
 from ..training import ForecastValidation, checkpoint
 from ..weak.plan import WeakForm
-from ..weak.record import Record
 from .evaluations import counted_evaluations
 
 Learned = tuple[nn.Module, dict[str, Any]]
@@ -383,13 +382,6 @@ def scaled(series: Series, scaler: Scaler) -> Series:
     return replace(series, v=scaler.transform(series.v.double()))
 
 
-def record_of(series: Series, dtype: torch.dtype = torch.float64) -> Record:
-    """The series as a record that knows its stretches without gaps."""
-    arguments = series.plan_arguments()
-    arguments["v"] = series.v.to(dtype)
-    return Record(**arguments, clock=series.times)
-
-
 def judge_of(
     held: Series, *, horizon: int = LONGEST, starts: int = 32
 ) -> ForecastValidation:
@@ -400,7 +392,7 @@ def judge_of(
         horizon: most samples to forecast.
         starts: number of forecasts.
     """
-    return ForecastValidation(record_of(held), starts=starts, horizon=horizon)
+    return ForecastValidation(held.to(torch.float64), starts=starts, horizon=horizon)
 
 
 def same_distance(one: float | None, other: float | None) -> bool:

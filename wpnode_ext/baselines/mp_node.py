@@ -15,7 +15,6 @@ from ..solvers.strong import solve_windows
 from ..training.batches import epoch_generator
 from ..training.trainer import Task
 from ..weak.segments import window_starts
-from .base import record_of
 from .node import CosineSchedule, NodeBaseline
 
 
@@ -130,7 +129,7 @@ class MPNODE(NodeBaseline):
     def _starts(self, series: Series) -> Int[Tensor, " R"]:
         samples = self.windows * self.steps + 1
         apart = self.windows * self.steps if self.states == "persistent" else 1
-        runs = record_of(series).runs
+        runs = series.runs
         starts = window_starts(runs, samples, self.stride or apart)
         if len(starts) == 0:
             raise ValueError(

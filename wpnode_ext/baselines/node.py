@@ -16,7 +16,7 @@ from ..systems import preset
 from ..training import ForecastValidation, Trainer
 from ..training.log import RunLog
 from ..training.trainer import Task, TrainResult
-from .base import Baseline, Learned, record_of
+from .base import Baseline, Learned
 
 
 @dataclass(kw_only=True, eq=False)
@@ -61,7 +61,7 @@ class NodeBaseline(Baseline):
         field = MLPField(**recipe, generator=self._generator())
         validate = None
         if held is not None:
-            validate = ForecastValidation(record_of(held, torch.float32))
+            validate = ForecastValidation(held.to(torch.float32))
         optim = OptimConfig(
             lr=self.lr,
             epochs=self.epochs,
@@ -73,7 +73,7 @@ class NodeBaseline(Baseline):
         with RunLog(progress=self.verbose) as log:
             self.result_ = Trainer(
                 field,
-                record_of(series, torch.float32),
+                series.to(torch.float32),
                 config,
                 validate=validate,
                 reporter=log,

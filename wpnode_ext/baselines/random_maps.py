@@ -18,7 +18,7 @@ from ..data import Series
 from ..fields import hit_and_run
 from ..training import ForecastValidation
 from ..weak.segments import window_starts
-from .base import Learned, judge_of, record_of
+from .base import Learned, judge_of
 from .evaluations import tally
 from .maps import MapBaseline
 
@@ -309,7 +309,7 @@ class RFM(MapBaseline):
         if self.jitter:
             size = self.jitter * v.square().mean().sqrt()
             v = v + size * torch.randn(v.shape, generator=generator).double()
-        first = window_starts(record_of(series).runs, 2)
+        first = window_starts(series.runs, 2)
         if len(first) == 0:
             raise ValueError("`v` must have two samples in a row; it has none.")
         middle = groups.count // 2

@@ -21,8 +21,7 @@ from ..data import Series
 from ..fields import LibraryField, LinearField
 from ..weak.noise import estimate_noise
 from ..weak.plan import SegmentSums, WeakForm
-from ..weak.record import Record
-from .base import Baseline, Learned, ScalerKind, judge_of, record_of
+from .base import Baseline, Learned, ScalerKind, judge_of
 from .random_maps import square_system
 
 
@@ -142,7 +141,7 @@ class WeakSINDy(Baseline):
         unit = replace(series, v=series.v / size)
         dim, weak = len(size), self._settings().weak
         field = LibraryField(dim, degree, dtype=torch.float64)
-        record = record_of(unit)
+        record = unit.to(torch.float64)
         rows = Triangle()
         blocks = weak_blocks(
             record,
@@ -270,7 +269,7 @@ def _least_squares(
 @torch.no_grad()
 def reweighted(
     field: LinearField,
-    record: Record,
+    record: Series,
     sigma: Float[Tensor, " D"],
     settings: Reweighting,
 ) -> Float[Tensor, "J D"]:

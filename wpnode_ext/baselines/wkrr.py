@@ -15,7 +15,7 @@ from .. import ops
 from ..data import Series
 from ..training import ForecastValidation
 from ..weak.test_functions import PolynomialBump
-from .base import Learned, judge_of, record_of
+from .base import Learned, judge_of
 from .evaluations import tally
 from .maps import MapBaseline
 
@@ -154,9 +154,7 @@ class WKRR(MapBaseline):
         smooth = self._filtered(series)
         weak = self._settings().weak
         runs = [
-            (first, stop)
-            for first, stop in record_of(series).runs
-            if stop - first > weak.ell + 2
+            (first, stop) for first, stop in series.runs if stop - first > weak.ell + 2
         ]
         if not runs:
             raise ValueError(

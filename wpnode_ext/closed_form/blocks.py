@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..data import Series
 from ..ops.layout import check_layout
 from ..weak.plan import SegmentSums, WeakForm
-from ..weak.record import Record
 
 # Numbers in a block of features: 64 MB in float64.
 BLOCK = 1 << 23
@@ -34,7 +34,7 @@ class WeakBlock(NamedTuple):
 
 
 def weak_blocks(
-    record: Record,
+    record: Series,
     features: Features,
     *,
     p: int,
@@ -51,14 +51,13 @@ def weak_blocks(
         numbers: how many numbers a block of features may have.
     """
     check_layout(ell, q)
-    longest = max((stop - first for first, stop in record.runs), default=0)
+    longest = record.longest_run
     if longest <= ell:
         raise ValueError(
             f"the longest stretch without a gap has {longest} samples, fewer than the "
             f"ell + 1 = {ell + 1} of a segment; use a smaller `ell`."
         )
     observed = record.v.reshape(1, len(record.v), -1)
-    times = record.t.flatten().cpu() if record.dt is None else None
     form, width = WeakForm(p, ell, q), 0
     for first, stop in record.runs:
         known: Tensor | None = None
@@ -77,7 +76,7 @@ def weak_blocks(
                 torch.arange(0, count * q, q),
                 form,
                 dt=record.dt,
-                t=None if times is None else times[begin:end],
+                t=None if record.t is None else record.t[begin:end],
             )
             target = -sums.left(observed[:, begin:end].contiguous())[0]
             yield WeakBlock(sums.right(known[None])[0], target)

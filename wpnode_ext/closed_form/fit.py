@@ -11,7 +11,6 @@ from torch import Tensor
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields import LinearField, RestrictedField
-from ..weak.record import Record
 from .blocks import BLOCK, Features, weak_blocks
 from .ridge import (
     Ridge,
@@ -114,7 +113,7 @@ def fit_closed_form(
         )
     device = field.coefficients.device
     exact = copy.deepcopy(field).to(torch.float64)
-    record = Record(**series.plan_arguments()).to(device, torch.float64)
+    record = series.to(torch.float64, device)
     where = record.v if states is None else states.to(device, torch.float64)
     x = series.forcing
     inputs = None if x is None else x.flatten(1).to(device, torch.float64)
@@ -152,7 +151,7 @@ def fit_closed_form(
 
 @torch.no_grad()
 def solve_weak(
-    record: Record,
+    record: Series,
     features: Features,
     shape: tuple[int, int],
     *,

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..solvers.strong import call_field
-from ..weak.record import Record
 from .blocks import BLOCK
 from .fit import ClosedFormFit, solve_weak
 from .ridge import Ridge
@@ -16,7 +15,7 @@ from .ridge import Ridge
 
 def refit_head(
     module: nn.Module,
-    data: Series | Record,
+    data: Series,
     *,
     p: int = 8,
     ell: int = 50,
@@ -41,10 +40,9 @@ def refit_head(
     Raises:
         ValueError: the value of the module is not that of its last linear layer.
     """
-    record = Record(**data.plan_arguments()) if isinstance(data, Series) else data
     exact = copy.deepcopy(module).to(torch.float64)
     head, inputs = _last_linear(exact), []
-    record = record.to(head.weight.device, torch.float64)
+    record = data.to(torch.float64, head.weight.device)
     maps = None if symmetry is None else symmetry.matrices.to(record.v)
     handle = head.register_forward_hook(
         lambda _, given, out: inputs.append((given, out))
@@ -52,7 +50,7 @@ def refit_head(
 
     def features(samples: slice) -> Tensor:
         inputs.clear()
-        t, u = record.t[samples], record.v[samples]
+        t, u = record.clock[samples], record.v[samples]
         if maps is not None:
             t, u = t[:, None], torch.einsum("gij,nj->ngi", maps, u)
         value = call_field(exact, t, u)

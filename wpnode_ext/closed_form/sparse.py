@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ..data import Series
 from ..fields import LinearField
-from ..weak.record import Record
 from .blocks import weak_blocks
 from .rows import Gram
 
@@ -112,8 +111,8 @@ def _solved(
 def _gram(
     field: LinearField, series: Series, states: Tensor, weak: dict[str, int]
 ) -> Gram:
-    record, rows = Record(**series.plan_arguments()), Gram()
-    for part in weak_blocks(record, lambda some: field.features(states[some]), **weak):
+    rows = Gram()
+    for part in weak_blocks(series, lambda some: field.features(states[some]), **weak):
         rows.add(part.features, part.target)
     return rows
 

@@ -5,7 +5,7 @@ from .grids import load_grid
 from .loaders import load_arrays, load_series
 from .make import Data, as_series, make_series
 from .noise import NoiseMode, add_noise, noise_level, noise_ratio
-from .series import Series
+from .series import Series, lay_end_to_end
 from .solar import incident_radiation
 from .tables import load_csv
 
@@ -18,6 +18,7 @@ __all__ = [
     "as_series",
     "gaussian_grid",
     "incident_radiation",
+    "lay_end_to_end",
     "load_arrays",
     "load_csv",
     "load_grid",

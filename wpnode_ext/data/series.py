@@ -1,7 +1,8 @@
-"""Observations as losses, filters and estimators take them: one record of series."""
+"""Observations as losses, filters and fits take them: series laid end to end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil
 from typing import Any, Literal, Self
 
@@ -9,7 +10,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..weak.segments import gap_free_runs
+from ..weak.segments import (
+    Runs,
+    check_times,
+    checked_lengths,
+    gap_free_runs,
+    missing_samples,
+)
 
 # Spread, in units of the largest value, that rounding gives to a constant.
 ROUNDING = 1e-12
@@ -17,7 +24,10 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Series:
-    """One or many series of the same state, laid end to end; built by `make_series`.
+    """One or many series of the same state, laid end to end.
+
+    Built by :func:`make_series` from what users have, and by :func:`lay_end_to_end`
+    from the arguments of a loss.
 
     Values are finite everywhere: missing ones are interpolated and marked in `mask`. A
     loss leaves them out, but a field evaluated at NaN would spoil its own gradients.
@@ -33,6 +43,7 @@ class Series:
         t0: time of the first sample of each series.
         names: names of the entries of a state with one axis, or None.
         meta: what is known of the source, e.g. units.
+        max_gap: with `t`, a longer step is a gap; default three median steps.
     """
 
     v: Float[Tensor, "N ..."]
@@ -44,17 +55,17 @@ class Series:
     t0: tuple[float, ...] = ()
     names: tuple[str, ...] | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    max_gap: float | None = None
 
     def __post_init__(self) -> None:
         n = len(self.v)
         if (self.dt is None) == (self.t is None):
-            raise ValueError("one of `dt` and `t` must be given.")
-        if min(self.lengths, default=0) < 1 or sum(self.lengths) != n:
-            raise ValueError(
-                f"`lengths` must be positive and add up to {n}; got {self.lengths}."
-            )
-        if self.t is not None and self.t.shape != (n,):
-            raise ValueError(f"`t` must have shape [{n}]; got {list(self.t.shape)}.")
+            raise ValueError("one of `dt` and `t` must be given; got both or neither.")
+        if self.dt is not None and not self.dt > 0:
+            raise ValueError(f"`dt` must be positive; got {self.dt}.")
+        checked_lengths(self.lengths, n)
+        if self.t is not None:
+            check_times(self.t, n)
         if self.mask is not None and self.mask.shape != self.v.shape:
             raise ValueError(
                 f"`mask` must have the shape {list(self.v.shape)} of `v`; "
@@ -84,21 +95,44 @@ class Series:
     def state_shape(self) -> torch.Size:
         return self.v.shape[1:]
 
-    @property
+    @cached_property
     def times(self) -> Float[Tensor, " N"]:
         """float64 time of every sample, from `t` or from `dt` and `t0`."""
         if self.t is not None:
             return self.t
         assert self.dt is not None
-        steps = [torch.arange(n, dtype=torch.float64) for n in self.lengths]
+        where = {"dtype": torch.float64, "device": self.v.device}
+        steps = [torch.arange(n, **where) for n in self.lengths]
         pairs = zip(self.t0, steps, strict=True)
         return torch.cat([first + self.dt * step for first, step in pairs])
+
+    @property
+    def clock(self) -> Float[Tensor, " N *ones"]:
+        """The times, with as many axes as `v`: what a field takes beside it."""
+        return self.times.reshape(-1, *(1,) * len(self.state_shape))
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Pairs (first, stop) of samples that follow one another without a gap."""
+        missing = None if self.mask is None else self.missing
+        return gap_free_runs(
+            self.n_samples,
+            lengths=self.lengths,
+            missing=missing,
+            t=self.t,
+            max_gap=self.max_gap,
+        )
+
+    @property
+    def longest_run(self) -> int:
+        """Samples of the longest run; 0 where all are missing."""
+        return max((stop - first for first, stop in self.runs), default=0)
 
     @property
     def missing(self) -> Bool[Tensor, " N"]:
         """True where any value of a sample is missing."""
         if self.mask is None:
-            return torch.zeros(self.n_samples, dtype=torch.bool)
+            return torch.zeros(self.n_samples, dtype=torch.bool, device=self.v.device)
         return self.mask.flatten(1).any(1)
 
     def describe(self) -> str:
@@ -209,16 +243,19 @@ class Series:
             n_samples: the minimum.
             why: what needs them, e.g. "ell + 1 = 51, the samples of a segment".
         """
-        runs = gap_free_runs(
-            self.n_samples, lengths=self.lengths, missing=self.missing, t=self.t
-        )
-        longest = max((stop - first for first, stop in runs), default=0)
-        if longest < n_samples:
+        if self.longest_run < n_samples:
             raise ValueError(
-                f"the longest stretch without a gap has {longest} samples, fewer than "
-                f"the {n_samples} needed ({why})."
+                f"the longest stretch without a gap has {self.longest_run} samples, "
+                f"fewer than the {n_samples} needed ({why})."
             )
         return self
+
+    def at_times(self, times: Float[Tensor, " N"]) -> "Series":
+        """The same samples at other times, in which steps have the lengths they had."""
+        if self.t is not None:
+            return replace(self, t=times)
+        firsts = torch.tensor([0, *self.lengths]).cumsum(0)[:-1]
+        return replace(self, t0=tuple(times[firsts].tolist()))
 
     def to(
         self,
@@ -236,6 +273,60 @@ class Series:
         return replace(
             self, v=v, t=times, mask=moved(self.mask), forcing=moved(self.forcing)
         )
+
+
+def lay_end_to_end(
+    v: Float[Tensor, "..."],
+    *,
+    dt: float | None = None,
+    t: Tensor | None = None,
+    dim: int = 0,
+    lengths: Sequence[int] | None = None,
+    mask: Tensor | None = None,
+    max_gap: float | None = None,
+) -> Series:
+    """The arguments of a loss as one record: a batch becomes series end to end.
+
+    Missing samples are zero in it: no loss reads them, but a field that met NaN would
+    spoil the gradients of its weights.
+
+    Args:
+        v: observations, ``[*batch, N, *state]``.
+        dt: distance of uniform samples. Give either `dt` or `t`.
+        t: times of the samples, ``[N]``, increasing within each series.
+        dim: time axis; axes before it are a batch, axes after it are the state.
+        lengths: lengths of several series laid end to end along `dim`.
+        mask: True where a sample is missing, ``[N]``, ``[*batch, N]`` or the shape of
+            `v`. A sample with a missing value is missing.
+        max_gap: with `t`, a longer step is a gap; default three median steps.
+    """
+    if not -v.dim() <= dim < v.dim():
+        raise ValueError(
+            f"`dim` must be an axis of `v`, which has {v.dim()}; got {dim}."
+        )
+    dim %= v.dim()
+    batch, n, state = v.shape[:dim].numel(), v.shape[dim], v.shape[dim + 1 :]
+    parts = checked_lengths(lengths, n)
+    flat, gone = v.reshape(-1, *state), None
+    if mask is not None:
+        missing = missing_samples(mask, v, dim).expand(v.shape[: dim + 1]).to(v.device)
+        gone = missing.reshape(-1, *(1,) * len(state)).expand(flat.shape)
+        flat = flat.masked_fill(gone, 0.0)
+    if t is not None:
+        t = torch.as_tensor(t, dtype=torch.float64, device=v.device)
+        check_times(t, n)
+        t = t.repeat(batch)
+    # Along one element of the batch time runs on.
+    firsts = [(dt or 0.0) * sum(parts[:i]) for i in range(len(parts))]
+    return Series(
+        flat,
+        tuple(parts * batch),
+        dt,
+        t,
+        gone,
+        t0=tuple(firsts * batch),
+        max_gap=max_gap,
+    )
 
 
 def irregular_steps(times: Sequence[Float[Tensor, " N"]]) -> str:

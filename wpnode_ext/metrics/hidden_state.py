@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from ..data import Series
-from ..weak.record import Record
 from ..weak.segments import window_starts
 
 # Entries of a state up to which distances between delay vectors mean something, samples
@@ -65,7 +64,7 @@ def find_hidden_state(series: Series, *, lag: int) -> HiddenState | None:
     if series.dt is None or size > LARGEST:
         return None
     delay = max(1, lag // 2)
-    starts = window_starts(Record(**series.plan_arguments()).runs, 2 * delay + lag + 1)
+    starts = window_starts(series.runs, 2 * delay + lag + 1)
     if len(starts) < 20 * NEIGHBOURS:
         return None
     picks = torch.linspace(0, len(starts) - 1, min(SAMPLES, len(starts))).long()

@@ -15,7 +15,6 @@ from ..training.log import RunLog
 from ..training.run_folder import RunFolder
 from ..training.states_file import RefinedStates, write_states
 from ..training.trainer import Trainer, TrainResult
-from ..weak.record import Record
 from .members import resampled
 from .prepare import Prepared, make_record
 from .refined_network import refine_member, refine_network
@@ -168,7 +167,7 @@ def _train_member(
 
 def _train(
     field: nn.Module,
-    record: Record,
+    record: Series,
     data: Prepared,
     config: TrainConfig,
     place: Place,

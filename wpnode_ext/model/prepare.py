@@ -14,7 +14,6 @@ from ..fields import Field, Forcing
 from ..settings.config import TrainConfig
 from ..training.validation import ForecastValidation
 from ..weak.filter import filter_series
-from ..weak.record import Record
 from .reduced import declared, make_state_scaler, plain_scaler, scaled_maps
 
 # Spacing of the filter's bumps, as a share of the window, where none was chosen.
@@ -34,7 +33,7 @@ class Prepared:
         symmetry: of the system, in scaled coordinates, or None.
     """
 
-    record: Record
+    record: Series
     validate: ForecastValidation | None
     scaler: Scaler
     forcing_scaler: Scaler | None
@@ -115,14 +114,13 @@ def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
 
 def make_record(
     series: Series, scaler: Scaler, clock: Float[Tensor, " N"], dtype: torch.dtype
-) -> Record:
+) -> Series:
     """The scaled record of a series."""
-    arguments = series.plan_arguments()
-    arguments["v"] = scaler.transform(series.v.double()).to(dtype)
+    v, mask = scaler.transform(series.v.double()).to(dtype), None
     if series.mask is not None:
         # Scaled states may have other entries, all of them missing with one.
-        arguments["mask"] = series.missing
-    return Record(**arguments, clock=clock)
+        mask = series.missing.reshape(-1, *(1,) * (v.dim() - 1)).expand(v.shape)
+    return replace(series.at_times(clock), v=v, mask=mask)
 
 
 def filtered(series: Series, config: TrainConfig, q_filter: int | None) -> Series:

@@ -24,7 +24,6 @@ from ..fields import (
 from ..settings.config import TrainConfig
 from ..smoothing import first_states, is_negligible, refine
 from ..training.validation import ForecastValidation
-from ..weak.record import Record
 from .members import draw_members
 from .reduced import (
     completed,
@@ -264,7 +263,7 @@ def _compare_ridges(
         # A forecast would need the inputs as a function of time.
         return {}
     validate = ForecastValidation(
-        Record(**held.plan_arguments()),
+        held,
         starts=config.validation.starts,
         horizon=config.validation.horizon,
     )

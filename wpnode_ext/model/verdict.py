@@ -22,7 +22,6 @@ from ..metrics.hidden_state import HiddenState, find_hidden_state
 from ..solvers.rollouts import rollout
 from ..solvers.stiff import stiff_part
 from ..training.validation import ForecastValidation
-from ..weak.record import Record
 
 Grade = Literal["good", "usable", "do not use"]
 
@@ -257,9 +256,10 @@ def _short_forecasts(
     size = held_out.state_shape.numel()
     starts = max(4, min(STARTS, NUMBERS // size))
     most = max(1, min(LEADS, 100 * NUMBERS // (starts * size)))
-    record = Record(**held_out.to(torch.float64).plan_arguments(), clock=clock)
-    longest = max(stop - first for first, stop in record.runs or [(0, 0)])
-    horizon = max(1, min(most, longest // 4))
+    record = held_out.to(torch.float64)
+    if clock is not None:
+        record = record.at_times(clock)
+    horizon = max(1, min(most, record.longest_run // 4))
     validate = ForecastValidation(record, starts=starts, horizon=horizon)
     u_hat, u, begun, lengths = (x.cpu() for x in validate.forecasts(field))
     varies = spread > 0

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ..data import lay_end_to_end
 from ..fields.base import Field, FieldFunction
 from ..weak.plan import WeakPlan
-from ..weak.record import Record
 from ..weak.segments import window_starts
 from .runge_kutta import TABLEAUX, integrate
 
@@ -63,18 +63,20 @@ def strong_loss(
         f: ``field(t, v)`` where it is known already; the first Runge-Kutta stage.
         reduction: "mean" over windows and steps, or "sum" over them.
     """
-    record = Record(v, dt=dt, t=t, dim=dim, lengths=lengths, mask=mask, max_gap=max_gap)
+    record = lay_end_to_end(
+        v, dt=dt, t=t, dim=dim, lengths=lengths, mask=mask, max_gap=max_gap
+    )
     starts = window_starts(record.runs, window, window_stride).to(v.device)
     if len(starts) == 0:
         raise ValueError(
             f"no window of {window} samples is free of gaps, missing samples and "
             "series borders; use a smaller `window`."
         )
-    stage = None if f is None else record.flat(f)[starts]
+    stage = None if f is None else f.reshape(record.v.shape)[starts]
     squares = windows_error(
         field,
         record.v,
-        record.t,
+        record.clock,
         starts,
         window=window,
         method=method,
@@ -142,8 +144,10 @@ def weak_penalty_loss(
             mask=mask,
             max_gap=max_gap,
         )
-    record = Record(v, dt=dt, t=t, dim=dim, lengths=lengths, mask=mask, max_gap=max_gap)
-    f = call_field(field, record.t, record.v).reshape(v.shape)
+    record = lay_end_to_end(
+        v, dt=dt, t=t, dim=dim, lengths=lengths, mask=mask, max_gap=max_gap
+    )
+    f = call_field(field, record.clock, record.v).reshape(v.shape)
     weak = plan.loss(f)
     if lam == 0.0:
         return weak

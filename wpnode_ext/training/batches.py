@@ -21,8 +21,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ..coordinates.symmetry import Symmetry
+from ..data import Series
 from ..settings.config import TrainConfig
-from ..weak.record import Record
 from ..weak.segments import window_starts
 
 # Samples a block needs besides those its segments have to themselves, as a share.
@@ -107,7 +107,7 @@ class Batches:
 
     def __init__(
         self,
-        record: Record,
+        record: Series,
         config: TrainConfig,
         *,
         symmetry: Symmetry | None = None,
@@ -140,11 +140,10 @@ class Batches:
         weak, batch_size = config.weak, config.optim.batch_size
         long_enough = [run for run in record.runs if run[1] - run[0] > weak.ell]
         if not long_enough:
-            longest = max((stop - first for first, stop in record.runs), default=0)
             raise ValueError(
                 f"no stretch of the data has the ell + 1 = {weak.ell + 1} samples a "
-                f"segment needs without a gap; the longest has {longest}. Use a "
-                "smaller `ell`."
+                "segment needs without a gap; the longest has "
+                f"{record.longest_run}. Use a smaller `ell`."
             )
         self._runs = long_enough
         shared = max(1, _BLOCK_OVERHEAD * (weak.ell + 1 - weak.q) // weak.q)

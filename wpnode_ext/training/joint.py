@@ -25,7 +25,6 @@ from ..data import Series
 from ..smoothing import Watch, first_states, hide_values
 from ..solvers.strong import call_field
 from ..weak.plan import SegmentSums, WeakForm
-from ..weak.record import Record
 from ..weak.segments import window_starts
 from .trainer import Row
 
@@ -104,9 +103,8 @@ def train_jointly(
     parameters = [weight for weight in field.parameters() if weight.requires_grad]
     dtype, device = parameters[0].dtype, parameters[0].device
     # Segments end at missing samples, not at hidden values: there states are free.
-    record = Record(**series.plan_arguments(), clock=series.times).to(device, dtype)
-    # The record has no values of a sample that is not whole; some were observed.
-    observed = series.v.to(device, dtype)
+    record = series.to(dtype, device)
+    observed = record.v
     noise = sigma.to(device, dtype).clamp(min=torch.finfo(dtype).eps)
     seen = torch.ones_like(observed)
     if kept.mask is not None:
@@ -123,11 +121,11 @@ def train_jointly(
     def both_terms() -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         u = start + noise * moves
         if maps is None:
-            f = call_field(field, record.t, u)
+            f = call_field(field, record.clock, u)
         else:
             g = maps[int(torch.randint(len(maps), (), generator=turns))]
             # Back where the states are: noise and data stay as they were.
-            f = call_field(field, record.t, u @ g.T) @ torch.linalg.inv(g).T
+            f = call_field(field, record.clock, u @ g.T) @ torch.linalg.inv(g).T
         misfit = seen * ((observed - u) / noise).square()
         residuals = torch.stack([term(u, f, noise) for term in terms])
         return misfit.sum() / seen.sum(), residuals.mean()
@@ -198,15 +196,14 @@ def without(series: Series, hidden: Bool[Tensor, "N ..."]) -> Series:
 class _Segments:
     """Weak residuals of one length in units of the noise they would have."""
 
-    def __init__(self, record: Record, p: int, ell: int) -> None:
+    def __init__(self, record: Series, p: int, ell: int) -> None:
         v = record.v
         every = max(1, ell // 6)
         starts = window_starts(record.runs, ell + 1)[::every]
         self.starts = starts.contiguous().to(v.device)
         if len(starts) == 0:
             return
-        times = record.t.flatten().cpu() if record.dt is None else None
-        sums = SegmentSums.at(starts, WeakForm(p, ell), dt=record.dt, t=times)
+        sums = SegmentSums.at(starts, WeakForm(p, ell), dt=record.dt, t=record.t)
         # One number, or one for each segment where each has its own weights.
         self._size = sums.w_lhs.norm(dim=-1, keepdim=True).to(v.device, v.dtype)
         self._sums = sums.to(v.device, v.dtype)

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from .. import ops
 from ..coordinates.symmetry import Symmetry
+from ..data import Series
 from ..settings.config import TrainConfig
 from ..solvers.strong import call_field, solve_windows
 from ..weak.plan import prepare, segment_blocks
-from ..weak.record import Record
 from ..weak.segments import window_starts
 from .batches import Batch
 
@@ -30,20 +30,20 @@ class Objective(nn.Module):
     def __init__(
         self,
         field: nn.Module,
-        record: Record,
+        record: Series,
         config: TrainConfig,
         symmetry: Symmetry | None = None,
     ) -> None:
         super().__init__()
         self.field = field
-        self._record, self._config = record, config
+        self._record, self._clock, self._config = record, record.clock, config
         self._maps = None if symmetry is None else symmetry.matrices.to(record.v)
         if config.method != "strong":
             self._prepare_weak_form()
 
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """``(L_weak, L_strong)``; a term the method has not is zero."""
-        t = self._record.t[batch.samples]
+        t = self._clock[batch.samples]
         v = self._image(self._record.v[batch.samples], batch)
         f, weak, strong = None, v.new_zeros(()), v.new_zeros(())
         if batch.segments is not None:
@@ -63,8 +63,7 @@ class Objective(nn.Module):
         record, weak = self._record, self._config.weak
         starts = window_starts(record.runs, weak.ell + 1)
         device, dtype = record.v.device, record.v.dtype
-        times = record.t.flatten().cpu() if record.dt is None else None
-        blocks = segment_blocks(starts, weak, dt=record.dt, t=times)
+        blocks = segment_blocks(starts, weak, dt=record.dt, t=record.t)
         # Sums are taken in float64 once, then kept as training needs them.
         exact = record.v.reshape(1, len(record.v), -1).to(torch.float64)
         lhs, self._w_rhs = prepare(blocks, exact, dtype)

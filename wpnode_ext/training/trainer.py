@@ -21,8 +21,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from ..closed_form import refit_head
 from ..common.schema import check_like, check_tensor
 from ..coordinates.symmetry import Symmetry
+from ..data import Series
 from ..settings.config import TrainConfig, resolve, to_dict
-from ..weak.record import Record
 from . import checkpoint
 from .batches import Batch, Batches
 from .distributed import ProcessGroup
@@ -168,7 +168,7 @@ class Trainer:
     def __init__(
         self,
         field: nn.Module,
-        record: Record,
+        record: Series,
         config: TrainConfig,
         *,
         validate: Validation | None = None,
@@ -185,7 +185,7 @@ class Trainer:
         if not parameters:
             raise ValueError("`field` must have parameters to train; it has none.")
         self.field = field.to(self.group.device)
-        self._record = record = record.to(self.group.device, parameters[0].dtype)
+        self._record = record = record.to(parameters[0].dtype, self.group.device)
         if self.config.compile:
             field.compile()
         self._symmetry = symmetry

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..data import Series
 from ..fields.base import device_of
 from ..fields.linear import LinearField
 from ..solvers.stiff import exponential_steps, stiff_part
 from ..solvers.strong import solve_windows
-from ..weak.record import Record
 from ..weak.segments import window_starts
 
 # Errors beyond the spread of the data count alike: the forecast is lost.
@@ -40,9 +40,9 @@ class ForecastValidation:
     """
 
     def __init__(
-        self, record: Record, *, starts: int = 32, horizon: int | None = None
+        self, record: Series, *, starts: int = 32, horizon: int | None = None
     ) -> None:
-        longest = max((stop - first for first, stop in record.runs), default=0)
+        longest = record.longest_run
         wanted = min(longest // 4, _LONGEST) if horizon is None else horizon
         self.horizon = max(1, min(wanted, longest // 2))
         candidates = window_starts(record.runs, self.horizon + 1)
@@ -160,7 +160,7 @@ class ForecastValidation:
 
     def _clock(self) -> tuple[Tensor, Float[Tensor, "N ..."], list[Tensor]]:
         """Times of the starts, the record, and the lengths of the steps from there."""
-        t = self._record.t
+        t = self._record.clock
         times = [t[self._starts + lead] for lead in range(self.horizon + 1)]
         steps = [after - before for before, after in pairwise(times)]
         return times[0], self._record.v, steps
@@ -186,6 +186,6 @@ class ForecastValidation:
     def _follow(self, device: torch.device) -> None:
         """The record where the field is: training may move it after this was made."""
         if self._starts.device != device:
-            self._record = self._record.to(device, self._record.v.dtype)
+            self._record = self._record.to(device=device)
             self._starts = self._starts.to(device)
             self._spread = self._spread.to(device)

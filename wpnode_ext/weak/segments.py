@@ -41,7 +41,7 @@ def gap_free_runs(
     Returns:
         Pairs (first, stop) in increasing order; missing samples are in none of them.
     """
-    borders = torch.tensor(_checked_lengths(lengths, n_samples)).cumsum(0)
+    borders = torch.tensor(checked_lengths(lengths, n_samples)).cumsum(0)
     breaks = torch.zeros(n_samples + 1, dtype=torch.bool)
     breaks[0] = True
     breaks[borders] = True
@@ -152,7 +152,8 @@ def _checked_times(t: Tensor, n_samples: int) -> Float[Tensor, " N"]:
     return times
 
 
-def _checked_lengths(lengths: Sequence[int] | None, n_samples: int) -> list[int]:
+def checked_lengths(lengths: Sequence[int] | None, n_samples: int) -> list[int]:
+    """`lengths`, by default one series, if they are positive and add up to N."""
     if lengths is None:
         return [n_samples]
     lengths = [int(length) for length in lengths]
