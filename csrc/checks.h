@@ -1,4 +1,4 @@
-// What operators demand of their tensors, checked once at the entry; kernels trust their input.
+// Checks of the operators' arguments. They run once, at the entry; kernels trust their input.
 //
 // The Python layer checks the same things first, with the user's names for them. These checks keep
 // a direct call of torch.ops.wpnode.* from reading memory it does not own.
@@ -115,7 +115,7 @@ inline core::Geometry check_weak_loss(const Tensor& f, const Tensor& lhs, const 
     return g;
 }
 
-// Times that weights are generated from by the linear product rule, one row a segment.
+// Checks times from which the linear product rule makes one row of weights per segment.
 inline core::Geometry check_times(const Tensor& t, const std::optional<Tensor>& starts,
                                   std::int64_t q, std::int64_t ell) {
     check(t.dim() == 1 && t.scalar_type() == ScalarType::Double && t.is_contiguous(),

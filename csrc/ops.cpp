@@ -50,7 +50,7 @@ std::optional<Tensor> explicit_starts(const Tensor& w, const std::optional<Tenso
     return uniform;
 }
 
-// Calls body with a value of the storage type, the only thing the type of which matters.
+// Calls body with a default value of the storage type; body uses its type only.
 template <typename Body>
 void with_storage(ScalarType type, const Body& body) {
     switch (type) {
@@ -117,7 +117,7 @@ Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& sta
     const Tensor segments = torch::stable::to(y, type);
     Tensor gw = per_segment ? torch::stable::new_empty(samples, {g.n_segments, ell + 1})
                             : torch::stable::new_empty(samples, {ell + 1});
-    if (x.numel() == 0 || y.numel() == 0) {  // nothing to sum, however many rows of it
+    if (x.numel() == 0 || y.numel() == 0) {  // every sum is empty; gw may still have elements
         torch::stable::zero_(gw);
         return gw;
     }
@@ -131,7 +131,7 @@ Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& sta
     return gw;
 }
 
-// The loss as a scalar tensor; writes the gradient too if there is one to write.
+// Returns the loss as a scalar tensor, and writes the gradient unless `gradient` is null.
 Tensor weak_loss_into(const Tensor& f, const Tensor& lhs, const Tensor& w,
                       const std::optional<Tensor>& starts, std::int64_t q, double scale,
                       Tensor* gradient) {
@@ -232,7 +232,7 @@ STABLE_TORCH_LIBRARY(wpnode, m) {
     m.def(
         "weak_loss_grad(Tensor f, Tensor lhs, Tensor w, Tensor? starts, SymInt q, float scale)"
         " -> (Tensor, Tensor)");
-    // Only where reading the factor would mean waiting for a device; see cuda/scale.cu.
+    // On CUDA only: the host would have to wait for the device to read the factor (cuda/scale.cu).
     m.def("scale_(Tensor(a!) values, Tensor factor) -> ()");
     // The same with weights generated from the times of each segment by the linear product rule.
     m.def(

@@ -1,8 +1,8 @@
 // CUDA implementations of the operators declared in ops.cpp, over the launchers of csrc/cuda.
 //
-// Nothing here or in the launchers waits for the device, so starts are not looked at: kernels give
-// NaN for segments that leave the series. Work goes to torch's current stream; scratch comes from
-// torch's allocator, which knows streams and graphs.
+// Nothing here or in the launchers waits for the device, so the host cannot check starts: kernels
+// give NaN for segments that leave the series. Work goes to torch's current stream; scratch comes
+// from torch's allocator, which knows streams and graphs.
 #ifdef WPNODE_WITH_CUDA
 
 #include <dlfcn.h>
@@ -51,7 +51,7 @@ void* current_stream(const Tensor& x) {
     check(get_current_stream != nullptr, "torch's CUDA library is not loaded.");
     void* stream = nullptr;
     check(get_current_stream(x.get_device_index(), &stream) == AOTI_TORCH_SUCCESS,
-          "torch did not tell its current stream.");
+          "torch did not return its current stream.");
     return stream;
 }
 
@@ -145,7 +145,8 @@ Tensor corr_w(const Tensor& x, const Tensor& y, const std::optional<Tensor>& sta
     return gw;
 }
 
-// The loss, and its gradient where there is one to write, for stored or generated weights.
+// Returns the loss, and writes its gradient unless `gradient` is null. Weights are stored or
+// generated.
 Tensor weak_loss_into(const Geometry& g, const Tensor& f, const Tensor& lhs,
                       const cuda::Weights& weights, const std::optional<Tensor>& starts,
                       double scale, Tensor* gradient) {

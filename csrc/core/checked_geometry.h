@@ -1,5 +1,5 @@
-// The sizes of a call and its starts, checked where they come in. Every argument may be any int64:
-// what passes is small enough for the arithmetic of the kernels (sizes.h), which trust it.
+// Checks of the sizes and starts of a call. Every argument may be any int64; sizes that pass are so
+// small that no index computed from them overflows (sizes.h). Kernels do not check again.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ void check(bool condition, const Parts&... parts) {
     throw std::invalid_argument(message.str());
 }
 
-// Sizes of a call whose series has n_samples samples; `n_starts`: the number of listed starts, none
-// where segments start at every q-th sample.
+// Returns the checked sizes of a call whose series has n_samples samples. `n_starts` is the number
+// of listed starts; it is empty if segments start at every q-th sample.
 inline Geometry checked_geometry(std::int64_t batch, std::int64_t n_samples, std::int64_t state,
                                  std::int64_t ell, std::int64_t q,
                                  std::optional<std::int64_t> n_starts) {
@@ -37,18 +37,18 @@ inline Geometry checked_geometry(std::int64_t batch, std::int64_t n_samples, std
         check(is_countable({batch, rows, state}), "arrays must have at most 2^56 elements; got [",
               batch, ", ", rows, ", ", state, "]. Split the series.");
     }
-    // Past the end of the series all steps are alike.
+    // Every step beyond the end of the series leaves one segment: the smallest one stands for all.
     const std::int64_t step = std::min(q, std::max<std::int64_t>(n_samples, 1));
     return {batch, n_samples, state, n_segments, ell, step};
 }
 
-// One row of weights a segment, where an operator returns them.
+// Checks the size of an output that has one row of weights per segment.
 inline void check_rows(const Geometry& g) {
     check(is_countable({g.n_segments, g.ell + 1}), "weights must have at most 2^56 elements; got [",
           g.n_segments, ", ", g.ell + 1, "]. Use fewer segments.");
 }
 
-// `starts`: [n_segments], or null where they are uniform.
+// `starts` is [n_segments], or null if segments start at every q-th sample.
 inline void check_start_values(const std::int64_t* starts, const Geometry& g) {
     if (starts == nullptr || g.n_segments == 0) return;
     check(std::is_sorted(starts, starts + g.n_segments), "`starts` must be non-decreasing.");

@@ -1,4 +1,4 @@
-// Arithmetic with sizes that may come from anywhere in int64: it never wraps round.
+// Arithmetic with sizes that may be any int64. It never overflows.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,13 @@
 
 namespace wpnode::core {
 
-// Most elements of an array, far beyond any memory: 8 bytes each, counted several times over, still
-// fit into int64. Within it the kernels' own index arithmetic cannot overflow.
+// Largest number of elements of an array, far more than any memory holds. It leaves room: a few
+// such arrays of 8 bytes an element still have a size in bytes that fits into int64, so the index
+// arithmetic of the kernels cannot overflow.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
 
-// Product of sizes >= 0; kMaxElements + 1 stands for every larger one. A size of 0 counts as 1, so
-// that what is true of the product is true of its parts: an empty array may have huge axes.
+// Product of sizes >= 0, or kMaxElements + 1 if it is larger than kMaxElements. A size of 0 counts
+// as 1: an empty array may have huge axes, and kernels multiply those as well.
 constexpr std::int64_t count_elements(std::initializer_list<std::int64_t> sizes) {
     std::int64_t product = 1;
     for (const std::int64_t size : sizes) {

@@ -249,7 +249,7 @@ void irregular_weights(int p, std::int64_t ell, int d, Rule rule, const double* 
                        const std::int64_t* starts, std::int64_t n_segments, double* w_lhs,
                        double* w_rhs) {
     check_parameters(p, ell, d);
-    if (n_segments == 0) return;  // and no room for a segment that is not there
+    if (n_segments == 0) return;  // nothing to write; `ell` may be too large to allocate
     const CellRule cell = make_cell_rule(p, rule);
     const auto n_cells = static_cast<std::size_t>(ell);
     std::vector<double> width(n_cells);

@@ -1,4 +1,4 @@
-// What every kernel file includes: the device language, the launch macro and memory access.
+// Included by every kernel file: the device language, the launch macro and memory access.
 //
 // Under nvcc the access functions are plain loads and stores. Under g++ the simulator stands in for
 // the toolkit and the same functions also check alignment and count traffic.

@@ -20,10 +20,10 @@ enum class DType { kFloat32, kFloat64, kFloat16, kBFloat16 };
 std::size_t element_size(DType dtype);
 std::size_t accumulator_size(DType dtype);
 
-// Most samples, segments, channels and nodes; what is counted in a kernel fits into an int, offsets
-// of elements have 64 bits.
+// Largest number of samples, segments, channels and nodes. Kernels count them in int; offsets of
+// elements have 64 bits.
 inline constexpr std::int64_t kMaxCount = (std::int64_t{1} << 30) - 1;
-// Longest segments whose weights are generated from times: they stand in shared memory.
+// Longest segments whose weights are generated from times; those weights are in shared memory.
 inline constexpr std::int64_t kMaxGeneratedEll = 1024;
 
 // Segment k of a series covers the ell + 1 samples from its start s_k on.
@@ -36,8 +36,8 @@ struct Problem {
     std::int64_t ell = 0;
     std::int64_t q = 1;  // s_k = k * q; the last segment must end inside the series
     // [K] non-decreasing, instead of q; nullptr if uniform. A start outside 0 .. N - 1 - ell makes
-    // the residual of its segment NaN, and what is summed from it. Starts out of order give results
-    // without meaning, but no access outside the arrays.
+    // the residual of its segment NaN, and so every sum that contains it. Starts out of order give
+    // meaningless results, but no access outside the arrays.
     const std::int64_t* starts = nullptr;
     // Largest grid a launch may use; the default is the hardware's limit.
     std::int64_t max_blocks = (std::int64_t{1} << 31) - 1;
@@ -110,7 +110,7 @@ int launch_weights(const Problem& problem,  // samples, segments, ell, q, starts
                    double* w_rhs,  // the same shape
                    void* stream);
 
-// values[i] *= factor for i < count; where the factor is 1, nothing but the factor is read.
+// values[i] *= factor for i < count. If the factor is 1, the kernel reads the factor only.
 int launch_scale(DType dtype, std::int64_t count,
                  const void* factor,  // accumulator type, one element
                  void* values,        // of the dtype

@@ -23,9 +23,9 @@ struct Series {
     T* grad;                      // [B, N, D]
 };
 
-// The tile once more: what it tells is worked out where it is needed rather than kept in registers,
-// of which this kernel has none to spare. The empty instruction hides from the compiler that the
-// index is the same.
+// The tile of the same index, computed again. This kernel has no registers to spare for what a tile
+// holds, so it computes that where it needs it. The empty instruction keeps the compiler from
+// noticing that the index is the same, and from keeping the first result.
 __device__ __forceinline__ Tile tile_again(const Shape& shape, const Grid& grid, int vector,
                                            unsigned index) {
     asm volatile("" : "+r"(index));
@@ -126,7 +126,7 @@ int launch_weak_loss_grad(const Problem& problem, const Weights& weights, const 
                           const void* f, double scale, void* loss, void* grad, void* workspace,
                           void* stream) {
     if (const int error = check(problem, &weights)) return error;
-    if (problem.samples == 0) {  // no gradient, but starts that lie outside make the loss NaN
+    if (problem.samples == 0) {  // no gradient; every listed start lies outside: the loss is NaN
         return launch_weak_loss(problem, weights, lhs, f, scale, loss, workspace, stream);
     }
     std::int64_t partials = 0;

@@ -21,7 +21,7 @@ namespace wpnode::cuda {
 
 enum class Purpose { kResidual, kAdjoint, kLossGradient, kWeightGradient };
 
-// How a kernel comes by its weights.
+// Where a kernel finds its weights.
 enum class WeightMode {
     kOneRow,     // all segments share a row in shared memory
     kRows,       // a row per segment of the batch in shared memory
@@ -49,7 +49,7 @@ inline constexpr int kMaxThreads = 512;
 // weights need the registers of twice as many.
 constexpr int min_threads(WeightMode mode) { return mode == WeightMode::kGenerated ? 512 : 1024; }
 
-// What a kernel needs to know of the plan.
+// The part of the plan that a kernel reads.
 struct Tiling {
     int lanes;
     int groups;

@@ -20,7 +20,7 @@ struct SegmentPair {
           second(V > 1 ? 2 * seat.group + 1 : seat.group + tiling.groups) {}
 };
 
-// Puts what the batch needs into shared memory, between two barriers.
+// Puts the rows and weights of the batch into shared memory, between two barriers.
 template <typename T, int V, WeightMode kMode>
 __device__ void stage(const Shape& shape, const Tiling& tiling,
                       const WeightSource<AccumulatorOf<T>>& source, const HalfRule& rule,
@@ -71,15 +71,15 @@ __device__ __forceinline__ void accumulate_shared(Rows rows, const Weight& w_fir
     for (; i <= ell + distance; ++i) second.add_product(w_second(i - distance), rows.next());
 }
 
-// Residuals of the pair; NaN for a segment the batch cannot serve. Without a second segment
-// `second` means nothing.
+// Residuals of the pair; NaN for a segment the batch cannot serve. If the pair has no second
+// segment, `second` is meaningless.
 template <typename T, int V, WeightMode kMode>
 __device__ void pair_of_residuals(const Shape& shape, const Tiling& tiling,
                                   const Ring<T, V, kMode>& ring,
                                   const BatchWeights<AccumulatorOf<T>, kMode>& weights,
                                   const Batch& batch, const SegmentPair<V>& pair,
                                   Values<T, V>& first, Values<T, V>& second) {
-    // A segment that cannot be served stands in for by the other one of the pair.
+    // If one segment of the pair cannot be served, the other one is computed in its place.
     int j = pair.first;
     int other = pair.second < batch.count ? pair.second : pair.first;
     int start = shape.start(batch.k + j);

@@ -1,9 +1,10 @@
-// values *= factor, the factor being on the device: nothing to move where it is one.
+// Multiplies values by a factor that is on the device, and moves no value if the factor is one.
 //
-// The gradient of a loss is made in forward. What backward has to multiply it by is one unless the
-// loss was scaled, and only the device knows: every block reads the factor and leaves if it is one.
-//     read  4 or 8 bytes a block, and, unless the factor is one, every value; write the same
-//     values.
+// The forward pass of the fused loss computes its gradient. Backward multiplies it by the incoming
+// gradient, which is one unless the loss was scaled. The host cannot know without waiting for the
+// device, so every block reads the factor and returns if it is one.
+//     read  4 or 8 bytes a block; if the factor is not one, also every value
+//     write every value if the factor is not one, else nothing.
 
 #include "core/sizes.h"
 #include "cuda/dispatch.h"
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
                  T* __restrict__ values) {
     const AccumulatorOf<T> given = load_global(factor);
     if (given == AccumulatorOf<T>(1)) return;
-    // Rounded to the type of the values first, as torch multiplies by a scalar tensor.
+    // torch rounds a scalar tensor to the type of the values before it multiplies; so does this.
     const AccumulatorOf<T> by = widen(narrow<T>(given));
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
     for (std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < count;

@@ -51,7 +51,7 @@ struct Shape {
 };
 
 inline Shape shape_of(const Problem& problem) {
-    // Where q does not matter it may be larger than an int.
+    // q may be larger than an int, but only if there is at most one segment.
     const std::int64_t q = problem.segments > 1 && !problem.starts ? problem.q : 1;
     return {static_cast<int>(problem.samples),
             static_cast<int>(problem.state),

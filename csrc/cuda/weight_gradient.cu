@@ -183,7 +183,8 @@ Plan shared_plan(const Problem& problem, bool aligned) {
 std::size_t corr_w_workspace(const Problem& problem, bool per_segment) {
     const std::size_t bytes = partial_bytes(problem, Weights{}, Purpose::kWeightGradient);
     if (per_segment || bytes == 0) return 0;
-    // What is more than any memory is refused there, or by the launcher for its number of tiles.
+    // A size beyond any memory saturates: the allocator refuses it, or the launcher refuses the
+    // number of tiles.
     return static_cast<std::size_t>(
         core::count_elements({static_cast<std::int64_t>(bytes), problem.ell + 1}));
 }

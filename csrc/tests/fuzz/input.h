@@ -1,4 +1,4 @@
-// Reads numbers from the bytes a fuzzer makes up; past their end all are zero.
+// Reads numbers from the bytes of a fuzzer; past their end all numbers are zero.
 #pragma once
 
 #include <cstddef>

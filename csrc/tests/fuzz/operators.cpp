@@ -1,5 +1,5 @@
-// The CPU operators behind the checks of their entry: sizes and starts may be any int64, what the
-// checks let through must neither leave its arrays nor differ from sums written out term by term.
+// Fuzzes the CPU operators behind the checks of their entry. Sizes and starts may be any int64; a
+// call that passes the checks must stay inside its arrays and equal sums written out term by term.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr double kScale = 0.5;
 
 void in_order(std::int64_t n, std::int64_t, const cpu::RangeBody& body) { body(0, n); }
 
-// Exactly as many values as the array has, so that the sanitizer sees the first one too many.
+// Allocates exactly `count` values, so that the sanitizer sees an access one past the end.
 template <typename S>
 std::vector<S> draw(std::int64_t count, std::uint32_t& state) {
     std::vector<S> values;
@@ -60,7 +60,7 @@ struct Problem {
     const std::int64_t* starts;  // null where uniform
     bool per_segment;
 
-    // body(sample index, segment index, weight index) of every term.
+    // Calls body(sample index, segment index, weight index) for every term.
     template <typename Body>
     void each_term(const Body& body) const {
         for (std::int64_t b = 0; b < g.batch; ++b)
@@ -145,7 +145,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool uniform = flags & 1, per_segment = flags & 2, sorted = flags & 4;
     const std::int64_t batch = input.integer(), n_samples = input.integer();
     const std::int64_t state = input.integer(), ell = input.integer(), q = input.integer();
-    // Sizes of tensors are never negative, and the starts are an array that is there.
+    // As with tensors: sizes are not negative, and listed starts are an array that exists.
     if (batch < 0 || state < 0) return 0;
     std::vector<std::int64_t> starts;
     if (!uniform) {
@@ -164,7 +164,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     const Geometry& g = problem.g;
-    // Nothing to add up: the operators return before the kernels.
+    // All sums are empty: the operators return before they call a kernel.
     if (g.batch == 0 || g.state == 0 || g.n_samples == 0 || g.n_segments == 0) return 0;
     if (core::count_elements({g.batch, g.n_samples, g.state}) > kMostElements) return 0;
     if (core::count_elements({g.batch, g.n_segments, g.state, g.ell + 1}) > kMostTerms) return 0;

@@ -1,5 +1,5 @@
-// The weights behind their checks: parameters may be any int64. Weights of either rule add up to
-// the integral of the test function, whatever the times.
+// Fuzzes the weights behind their checks. Parameters may be any int64. The weights of both rules
+// must add up to the integral of the test function, for any times.
 #include "../../core/weights.h"
 
 #include <cmath>

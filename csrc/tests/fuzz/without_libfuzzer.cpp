@@ -1,5 +1,5 @@
-// A main for compilers without libFuzzer: the inputs are the files named as arguments, or as many
-// pseudo-random ones as WPNODE_FUZZ_INPUTS says.
+// A main for compilers without libFuzzer. It runs the target on the files named as arguments, or on
+// WPNODE_FUZZ_INPUTS pseudo-random inputs.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
