@@ -56,7 +56,13 @@ def load_series(path: str | Path, **options: Any) -> Series:
         )
     if path.is_dir() and path.suffix.lower() != ".zarr":
         raise IsADirectoryError(f"{path} must be a file; it is a folder.")
-    return reader(path, **options)
+    try:
+        return reader(path, **options)
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        # The series that is made of the arrays does not know where they come from.
+        raise ValueError(f"{path}: {error}") from error
 
 
 def load_arrays(

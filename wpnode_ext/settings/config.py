@@ -299,11 +299,14 @@ def load(
         ) from error
     names = dotted_names(kind)
     base = OmegaConf.structured(kind)
+    source = ""  # names the file in an error about its values
     try:
         if path is not None:
             values = read_settings(path)
             _check_names(values, names, str(path))
+            source = f"{path}: "
             base = OmegaConf.merge(base, values)
+            source = ""
         for entry in overrides:
             key, equals, text = entry.partition("=")
             if not equals:
@@ -321,7 +324,8 @@ def load(
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None)
         detail = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"`{key}`: {detail}." if key else f"{detail}.") from error
+        named = f"`{key}`: {detail}." if key else f"{detail}."
+        raise ValueError(source + named) from error
 
 
 def dotted_names(kind: type, prefix: str = "") -> list[str]:

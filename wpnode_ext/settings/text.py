@@ -30,13 +30,15 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be a text file in UTF-8; {error}.") from None
     check_plain(text, str(path))
+    # An empty file has no root.
+    if not isinstance(yaml.compose(text, yaml.SafeLoader), yaml.MappingNode | None):
+        raise ValueError(f"{path}: expected `key: value` lines at the top level.")
     try:
         # A key that is there twice is refused by it, and 1e-3 is a number.
         values = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
         raise ValueError(f"{path}: {in_one_line(error)}.") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected `key: value` lines at the top level.")
+    assert isinstance(values, dict)
     refuse_interpolation(values, f"{path}: ")
     return {str(name): value for name, value in values.items()}
 
