@@ -82,7 +82,7 @@ class Forecaster:
         """
         batched, start = self._states(u0)
         result = self.rollout(start, t, forcing=forcing, method=method, **options)
-        warn_of_divergence(result)
+        warn_of_divergence(result.u, result.t, "forecast")
         return result.u if batched else result.u[:, 0]
 
     def rollout(
@@ -132,6 +132,8 @@ class Forecaster:
         fields = [self.scaler_.to_physical(member) for member in self.members_]
         options = {"bound": self._bound(start)} | options
         found = forecast_members(fields, starts, t, u0_std=u0_std, seed=seed, **options)
+        paths = found.members.movedim(0, 1).flatten(1, 2)
+        warn_of_divergence(paths, found.t, "member")
         if batched:
             return found
         return EnsembleForecast(found.members[:, :, 0], found.t)
@@ -284,15 +286,24 @@ class Forecaster:
             raise RuntimeError("the model is not fitted; call `fit` first.")
 
 
-def warn_of_divergence(result: RolloutResult) -> None:
-    """Warns of forecasts that ended before the last of the times."""
-    count, total = int(result.diverged.sum()), len(result.diverged)
+def warn_of_divergence(
+    paths: Float[Tensor, "T n ..."], t: Float[Tensor, " T"], name: str
+) -> None:
+    """Warns of paths that are not finite to the end, with the first time of it.
+
+    Args:
+        paths: states; once one is not finite, all later ones of its path are not.
+        t: their times.
+        name: of one path, for the message.
+    """
+    gone = ~paths.flatten(2).isfinite().all(2)
+    count, total = int(gone[-1].sum()), gone.shape[1]
     if count == 0:
         return
-    which = "the forecast" if total == 1 else f"{count} of {total} forecasts"
+    which = f"the {name}" if total == 1 else f"{count} of {total} {name}s"
+    first = t[int(gone.any(1).int().argmax())].item()
     warnings.warn(
-        f"{which} diverged at t = {result.diverged_at.min().item():g}; states are NaN "
-        "from then on.",
+        f"{which} diverged at t = {first:g}; states are NaN from then on.",
         RuntimeWarning,
         stacklevel=3,
     )

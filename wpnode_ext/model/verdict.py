@@ -226,7 +226,9 @@ def _grade(
             "training data: forecasts there are extrapolations"
         )
     elif known.get("bounded") is not None and known["bounded"] < MOST:
-        reasons.append("some long forecasts leave the range of the data")
+        lost = 1 - known["bounded"]
+        share = "all" if lost == 1 else f"{_percent(lost)} of the"
+        reasons.append(f"{share} long forecasts leave the range of the data")
     if not still and saved < GOOD:
         reasons.append(f"forecasts save only {_percent(saved)} of the error")
     ratio = known.get("residuals")
