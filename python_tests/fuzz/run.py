@@ -60,12 +60,17 @@ def _run_child(first: int, calls: int, tally: Tally) -> int:
         place.write(first.to_bytes(8, "little"))
         place.flush()
         command = [sys.executable, __file__, "--child", str(place.fileno())]
+        found = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
         child = subprocess.Popen(
             [*command, "--first", str(first), "--calls", str(calls)],
             stdout=output,
             stderr=subprocess.DEVNULL,
             pass_fds=[place.fileno()],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(found),
+            },
         )
         with mmap.mmap(place.fileno(), 8, access=mmap.ACCESS_READ) as seen:
             stuck = _wait(child, seen)

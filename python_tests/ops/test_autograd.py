@@ -7,6 +7,7 @@ from torch import func
 from torch._dynamo.backends.common import aot_autograd
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from operator_cases import CASES, Case, small_cases
 from wpnode_ext import ops
@@ -280,6 +281,31 @@ def test_the_compiled_backward_correlates_nothing_twice(trained, device):
     assert_close(x.grad, wide.grad)
     if trained != "f":
         assert_close(y.grad, lhs.grad)
+
+
+class Calls(TorchDispatchMode):
+    """Collects the names of the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.25])
+def test_the_eager_backward_passes_over_the_gradient_only_to_scale_it(factor):
+    x, y, w = tensors(Case(60, 3, 10, 2), torch.device("cpu"))
+    f, lhs, w = x.detach().requires_grad_(), y.detach(), w.detach()
+    loss = ops.squared_residual(f, lhs, w, q=2, scale=0.3)
+    with Calls() as calls:
+        [gradient] = torch.autograd.grad(loss, f, torch.full_like(loss, factor))
+    assert calls.names.count("aten::mul_.Tensor") == (factor != 1.0)
+    assert not any(name.startswith("wpnode::") for name in calls.names)
+    loss = reference.squared_residual(f, lhs, w, q=2, scale=0.3)
+    assert_close(gradient, factor * torch.autograd.grad(loss, f)[0])
 
 
 def test_opcheck_of_generated_weights(device):
