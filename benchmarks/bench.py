@@ -4,9 +4,11 @@ Absolute times on a shared machine mean little; ratios of medians from interleav
 repeats hold. Every table is stored with the machine, the versions and the commit.
 """
 
+import argparse
 import csv
 import ctypes
 import gc
+import io
 import os
 import platform
 import statistics
@@ -43,9 +45,9 @@ def interleave(
 ) -> dict[str, Timing]:
     """Times each candidate about `seconds`, in turns with the others.
 
-    A turn is as many calls as fit into `turn` seconds, at least one, and counts as one
-    repeat with their mean. A candidate sits out once its time is used up, after five
-    turns at least.
+    A turn is as many calls as fit into `turn` seconds, at least one; their mean counts
+    as one repeat. A candidate drops out once it has used its time, after five turns at
+    least.
     """
     turns = {}
     for name, call in candidates.items():
@@ -92,7 +94,7 @@ def _summary(values: list[float]) -> Timing:
 def peak_extra_bytes(
     call: Callable[[], object], device: torch.device, *, warm_up: bool = True
 ) -> int:
-    """Memory at the highest point of a call beyond what was there before it."""
+    """Peak memory of a call beyond what was allocated before it."""
     if warm_up:
         call()
     if device.type == "cuda":
@@ -123,7 +125,7 @@ def _status_bytes(name: str) -> int:
 
 
 def roofs(device: torch.device) -> dict[str, float]:
-    """What the machine can do right now: bytes/s of a triad, flops/s of a GEMM."""
+    """Bytes/s of a triad and flops/s of a GEMM, measured now."""
     n = 1 << 25
     a, b, c = (torch.ones(n, device=device) for _ in range(3))
     measured = {}
@@ -159,7 +161,7 @@ def _commit() -> str:
         return "unknown"
 
 
-# Read once: what runs is the code of now, whatever is committed while it does.
+# Read once: a commit made during a run must not be named for it.
 _COMMIT = _commit()
 
 
@@ -172,8 +174,8 @@ def provenance(device: torch.device, commits: Iterable[str] = ()) -> str:
     """One line: machine, versions, commit.
 
     Args:
-        device: what was measured on.
-        commits: those that rows of a table were made with; that of now by default.
+        device: where it was measured.
+        commits: versions of the code behind the rows; by default the current one.
     """
     names = sorted(set(commits)) or [commit()]
     info = build_info()
@@ -201,22 +203,47 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def save_csv(name: str, rows: list[dict], device: torch.device) -> Path:
-    """Writes rows under ``results/``, provenance in the first line."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}_{device.type}.csv"
-    partial = path.with_suffix(".tmp")
-    with partial.open("w", newline="") as file:
-        file.write(f"# {provenance(device)}\n")
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    partial.replace(path)
-    return path
+def save_csv(path: Path, rows: list[dict], device: torch.device) -> None:
+    """Writes rows to a CSV file, provenance in the first line."""
+    text = io.StringIO()
+    text.write(f"# {provenance(device)}\n")
+    writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text.getvalue())
 
 
 def markdown(rows: list[dict], columns: Mapping[str, str]) -> str:
-    """A table of the named columns; values are shown as they are."""
+    """A Markdown table of the named columns; values are printed as they are."""
     lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
     lines += ["| " + " | ".join(str(row[c]) for c in columns) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def described_parser(description: str | None, output: Path) -> argparse.ArgumentParser:
+    """A parser that shows a script's docstring as it stands, with ``--output``."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, default=output, help="folder")
+    return parser
+
+
+def page(
+    *parts: str,
+    note: str = "",
+    commits: Iterable[str] = (),
+    device: torch.device | str = "cpu",
+) -> str:
+    """A Markdown page: a title, paragraphs, tables; last the machine and the commit.
+
+    Args:
+        parts: paragraphs, the title first.
+        note: appended to the last line, e.g. about rows of another machine.
+        commits: versions of the code that made the rows; by default the current one.
+        device: where they were measured.
+    """
+    made = provenance(torch.device(device), commits)
+    last = f"*{made}{'; ' if note else ''}{note}*"
+    return "\n\n".join([f"# {parts[0]}", *parts[1:], last]) + "\n"

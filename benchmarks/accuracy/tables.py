@@ -11,11 +11,9 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from bench import commit, provenance, write_text  # noqa: E402
+from bench import commit, described_parser, page, write_text  # noqa: E402
 
 __all__ = [
     "HERE",
@@ -36,12 +34,8 @@ Row = dict[str, Any]
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """A parser that shows a script's docstring as it stands, with ``--output``."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--output", type=Path, default=HERE / "results")
-    return parser
+    """A parser with the folder of results as ``--output``."""
+    return described_parser(description, HERE / "results")
 
 
 def read_results(path: Path, text: Collection[str] = ()) -> list[Row]:
@@ -97,16 +91,3 @@ def grid(
     lines = [f"| {corner} | {' | '.join(head)} |", "| --- |" + " --- |" * len(head)]
     lines += [f"| {label} | {' | '.join(cells)} |" for label, cells in rows]
     return "\n".join(lines)
-
-
-def page(*parts: str, note: str = "", commits: Iterable[str] = ()) -> str:
-    """A Markdown page: a title, paragraphs, tables; last the machine and the commit.
-
-    Args:
-        parts: paragraphs, the title first.
-        note: appended to the last line, e.g. about rows of another machine.
-        commits: versions of the code that made the rows; by default the current one.
-    """
-    made = provenance(torch.device("cpu"), commits)
-    last = f"*{made}{'; ' if note else ''}{note}*"
-    return "\n\n".join([f"# {parts[0]}", *parts[1:], last]) + "\n"

@@ -45,9 +45,14 @@ from wpnode_ext.systems import Lorenz63, Lorenz96
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import commit, provenance, write_text  # noqa: E402
+from bench import (  # noqa: E402
+    RESULTS,
+    commit,
+    described_parser,
+    page,
+    write_text,
+)
 
-RESULTS = Path(__file__).parent / "results"
 RIDGE, OFFSETS, WIDTH = 1e-8, (-2, -1, 0, 1, 2), 300
 # Rows of features the plain version holds at a time: about half a gigabyte.
 PLAIN_ROWS = 1 << 18
@@ -207,15 +212,12 @@ def _status(name: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described_parser(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--samples", type=int, help="of Lorenz-96; default 10^5")
     parser.add_argument("--problems", nargs="+", default=list(NAMES), choices=NAMES)
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     if arguments.peak:
@@ -268,13 +270,6 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     writer.writerows(rows)
     write_text(stem.with_suffix(".csv"), text.getvalue())
     lines = [
-        "# Seconds of a closed-form fit",
-        "",
-        "Medians of runs in turns. Memory: what one fit adds to a process, for a "
-        "fourth of the samples and for all. Difference: of the fields of both "
-        "versions, relative to the largest value. Load: of the machine while this ran; "
-        "beside others the seconds of the processor are those to read.",
-        "",
         "| problem | samples | features | version | seconds | of the processor | bar "
         "| rounds, threads, load | memory, MB | difference |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -289,9 +284,17 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             f"| {row['rounds']}, {row['threads']}, {row['load']} "
             f"| {memory[0]:.0f}, {memory[1]:.0f} | {float(row['difference']):.1e} |"
         )
-    made_with = provenance(torch.device("cpu"), {row["commit"] for row in rows})
-    lines += ["", f"*{made_with}; numpy {np.__version__}*", ""]
-    write_text(stem.with_suffix(".md"), "\n".join(lines))
+    made = page(
+        "Seconds of a closed-form fit",
+        "Medians of runs in turns. Memory: what one fit adds to a process, for a "
+        "fourth of the samples and for all. Difference: of the fields of both "
+        "versions, relative to the largest value. Load: of the machine during the run; "
+        "under load read the seconds of the processor.",
+        "\n".join(lines),
+        note=f"numpy {np.__version__}",
+        commits=[row["commit"] for row in rows],
+    )
+    write_text(stem.with_suffix(".md"), made)
 
 
 if __name__ == "__main__":

@@ -36,10 +36,9 @@ from wpnode_ext.training.objective import Objective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import provenance  # noqa: E402
+from bench import RESULTS, described_parser, provenance, write_text  # noqa: E402
 
 N, DT, P, ELL, Q, BATCH, LAM = 10_000, 0.01, 8, 50, 2, 2048, 0.5
-RESULTS = Path(__file__).parent / "results"
 
 
 def scaled_data() -> Tensor:
@@ -140,12 +139,9 @@ def check_first_losses(v: Tensor) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described_parser(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=5, help="epochs of each method")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -200,7 +196,7 @@ def write(
         "",
     ]
     arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "epoch_cost.md").write_text("\n".join(lines), encoding="utf-8")
+    write_text(arguments.output / "epoch_cost.md", "\n".join(lines))
     with (arguments.output / "epoch_cost.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["method", "round", "seconds", "machine"])

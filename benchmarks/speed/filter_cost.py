@@ -26,7 +26,15 @@ from wpnode_ext.data import add_noise
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import RESULTS, markdown, peak_extra_bytes, provenance, save_csv  # noqa: E402
+from bench import (  # noqa: E402
+    RESULTS,
+    described_parser,
+    markdown,
+    page,
+    peak_extra_bytes,
+    save_csv,
+    write_text,
+)
 
 SIZES = (10_000, 100_000, 1_000_000)
 CALLS = {
@@ -95,9 +103,7 @@ def growth(rows: list[dict], key: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = described_parser(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=3, help="processes a row")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch")
     arguments = parser.parse_args()
@@ -117,27 +123,18 @@ def main() -> None:
                 path = Path(folder) / f"{n}.npy"
                 rows.append(measure(call, path, n, arguments))
                 print(rows[-1], flush=True)
-    device = torch.device("cpu")
-    save_csv("filter_cost", rows, device)
-    text = "\n".join(
-        [
-            "# Filter and choice of the weak form: time and memory",
-            "",
-            "Three sums of sines, 5 % noise, float64; one call a process, "
-            f"median of {arguments.rounds}. The machine was shared: CPU "
-            "seconds are those of the process alone.",
-            "",
-            markdown(rows, COLUMNS),
-            "",
-            f"Growth of CPU time, 10^5 to 10^6 samples: {growth(rows, 'cpu_seconds')}.",
-            "",
-            f"Growth of memory: {growth(rows, 'extra_mb')}.",
-            "",
-            f"*{provenance(device)}*",
-            "",
-        ]
+    cpu = torch.device("cpu")
+    save_csv(arguments.output / "filter_cost_cpu.csv", rows, cpu)
+    text = page(
+        "Filter and choice of the weak form: time and memory",
+        "Three sums of sines, 5 % noise, float64; one call a process, median of "
+        f"{arguments.rounds}. The machine was shared: CPU seconds are those of the "
+        "process alone.",
+        markdown(rows, COLUMNS),
+        f"Growth of CPU time, 10^5 to 10^6 samples: {growth(rows, 'cpu_seconds')}.",
+        f"Growth of memory: {growth(rows, 'extra_mb')}.",
     )
-    (RESULTS / "filter_cost.md").write_text(text, encoding="utf-8")
+    write_text(arguments.output / "filter_cost.md", text)
     print(text)
 
 

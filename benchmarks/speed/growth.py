@@ -9,7 +9,7 @@ from weak_loss import Case, problem, step
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import RESULTS, interleave  # noqa: E402
+from bench import interleave  # noqa: E402
 
 BASE = {"n_samples": 50_000, "state": 16, "ell": 50, "q": 2}
 SWEEPS = {
@@ -44,7 +44,7 @@ def exponent(rows: list[dict], name: str) -> float:
     return ratio / math.log(last[-1]["value"] / last[0]["value"])
 
 
-def draw(rows: list[dict], device: torch.device) -> Path:
+def draw(rows: list[dict], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -63,7 +63,5 @@ def draw(rows: list[dict], device: torch.device) -> Path:
             axis.legend()
         axis.set_xlabel(name)
     axes[0].set_ylabel("forward + backward, ms")
-    path = RESULTS / f"growth_{device.type}.png"
     figure.savefig(path, dpi=110)
     plt.close(figure)
-    return path
