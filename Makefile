@@ -1,13 +1,13 @@
-# `make help` lists what there is. Everything runs in a virtual environment of its own
-# (.venv) with the versions of constraints.txt; python3 (>= 3.11), a C++20 compiler and
-# make are all that must be there.
+# `make help` lists the targets. Everything runs in a virtual environment (.venv) with
+# the versions of constraints.txt; python3 (>= 3.11), a C++20 compiler and make must be
+# installed.
 
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
 
-# Compiling the CUDA kernels takes minutes and no test needs them without a GPU; ask for
-# them with `make test WPNODE_CUDA=ON` (or AUTO).
+# Compiling the CUDA kernels takes minutes, and no test needs them without a GPU;
+# `make test WPNODE_CUDA=ON` (or AUTO) compiles them.
 WPNODE_CUDA ?= OFF
 export WPNODE_CUDA
 
@@ -29,20 +29,20 @@ CHOICES := build/choices.txt
     build clean FORCE
 
 help:
-	@echo "make demo      the whole way on noisy Lorenz-63: learn, forecast, report with pictures"
-	@echo "make test      the tests, without the slow ones"
+	@echo "make demo      noisy Lorenz-63: learn, forecast, write a report with pictures"
+	@echo "make test      all tests but the slow ones"
 	@echo "make test-all  all tests, and the C++ tests under sanitizers"
 	@echo "make test-machines"
 	@echo "               make test with fewer vector instructions, two threads, beside a load"
-	@echo "make bench     the benchmarks; writes benchmarks/results"
+	@echo "make bench     speed of the operators; writes benchmarks/speed/results"
 	@echo "make lint      ruff, clang-format, pyright"
 	@echo "make sanitize  the C++ tests with address and undefined-behaviour sanitizers"
-	@echo "make cpp-test  the same tests without sanitizers"
+	@echo "make cpp-test  the C++ tests without sanitizers"
 	@echo "make fuzz      FUZZ_CALLS=$(FUZZ_CALLS) random calls with numbers from all of int64"
 	@echo "make fuzz-native"
 	@echo "               the C++ kernels under libFuzzer, FUZZ_SECONDS=$(FUZZ_SECONDS) a target"
 	@echo "make cuda-compile, cuda-traffic, cuda-sim-sanitize, cuda-link"
-	@echo "               prove the CUDA kernels without a GPU (benchmarks/cuda/README.md)"
+	@echo "               examine the CUDA kernels without a GPU (benchmarks/cuda/README.md)"
 	@echo "make build     compile what changed and install in place"
 	@echo "make clean     remove the environment and every build product"
 	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) WPNODE_CUDA=$(WPNODE_CUDA) PYTEST_ARGS=..."
@@ -56,7 +56,7 @@ test: build
 test-all: build sanitize
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# As on other machines; some of them: MACHINES="default:baseline:1 avx512:avx512:2".
+# Other machines; to select some: MACHINES="default:baseline:1 avx512:avx512:2".
 MACHINES ?=
 test-machines: build
 	$(BIN)/python python_tests/machines.py $(MACHINES)
@@ -87,7 +87,7 @@ endef
 fuzz: build
 	$(BIN)/python python_tests/fuzz/run.py --calls $(FUZZ_CALLS)
 
-# What libFuzzer finds worth keeping stays in build/fuzz/corpus, where the next run begins.
+# libFuzzer keeps its inputs in build/fuzz/corpus, where the next run begins.
 fuzz-native: $(TOOLS)
 	@test -n "$(CLANG)" || { echo "make fuzz-native needs clang++ with libFuzzer (Debian: \
 	clang, libclang-rt-dev); set CLANG=... if it has another name." >&2; exit 1; }
@@ -114,7 +114,7 @@ $(INSTALLED): $(TOOLS) pyproject.toml $(CHOICES)
 	$(PIP) --no-build-isolation -e '.[train,data,plot,test,dev]'
 	@touch $@
 
-# Changes only when a choice does, and then the module is configured anew.
+# Its time changes only with its contents; a change configures the module anew.
 $(CHOICES): FORCE
 	@mkdir -p build
 	@echo "$(abspath $(VENV)) $(WPNODE_CUDA) $(TORCH_CUDA_ARCH_LIST)" > $@.new
