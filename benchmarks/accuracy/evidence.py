@@ -30,6 +30,8 @@ from tables import (
 from closed_form import MAPS, SEEDS, SYSTEMS, WAVES, Setting, trajectory
 from wpnode_ext import evaluate_field, keep_freed_memory
 from wpnode_ext.data import add_noise, make_series
+from wpnode_ext.model.choose import Choice
+from wpnode_ext.model.prepare import prepare
 from wpnode_ext.model.search import own_or_made
 from wpnode_ext.model.solve import solve_field
 from wpnode_ext.settings.config import (
@@ -68,8 +70,9 @@ def run(setting: Setting, job: tuple, work: Path) -> Row:
         )
     )
     began = time.process_time()
+    series = make_series(noisy[:SAMPLES], dt=listed.dt)
     solved = solve_field(
-        make_series(noisy[:SAMPLES], dt=listed.dt),
+        prepare(series, None, Choice(config, "", config)),
         lambda inputs, shape: own_or_made(None, config, inputs, shape),
         config,
         evidence=True,
@@ -87,7 +90,8 @@ def run(setting: Setting, job: tuple, work: Path) -> Row:
         seed=places,
         **setting.forecasts,
     )
-    error = solved.refined_states().states - clean[:SAMPLES]
+    assert solved.refined is not None
+    error = solved.refined.states - clean[:SAMPLES]
     return {
         **dict(zip(JOB, job, strict=True)),
         "evidence": solved.refinement.evidence,

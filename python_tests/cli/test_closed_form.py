@@ -9,7 +9,7 @@ import torch
 from training_cases import DT, oscillator_data
 from wpnode_ext.cli import main
 from wpnode_ext.model.estimator import load
-from wpnode_ext.training.states_file import read_states
+from wpnode_ext.model.files import read_states
 
 
 def test_a_run_of_the_default_method_goes_from_data_to_report(

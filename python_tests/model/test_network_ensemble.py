@@ -8,9 +8,9 @@ from training_cases import COMMAND_SETTINGS, DT, FITTED, oscillator_data
 from trajectories import normal
 from wpnode_ext.cli import main
 from wpnode_ext.model.estimator import WPNODE, load
+from wpnode_ext.model.files import read_states
 from wpnode_ext.settings.config import FieldConfig, OptimConfig, TrainConfig, WeakForm
 from wpnode_ext.training.run_folder import RunFolder
-from wpnode_ext.training.states_file import read_states
 
 SIGMA = 0.05
 

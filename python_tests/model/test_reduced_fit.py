@@ -12,10 +12,11 @@ from wpnode_ext.coordinates.symmetry import Symmetry
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import EquivariantField, LibraryField, RandomFeatureField
 from wpnode_ext.model import estimator
+from wpnode_ext.model.choose import Choice, Declared
 from wpnode_ext.model.estimator import WPNODE
 from wpnode_ext.model.export import export_field
-from wpnode_ext.model.reduced import make_state_scaler, reduced_scaler, restricted
-from wpnode_ext.model.solve import solve_field
+from wpnode_ext.model.prepare import make_state_scaler, prepare, reduced_scaler
+from wpnode_ext.model.solve import Solved, restricted, solve_field
 from wpnode_ext.settings.config import (
     ClosedFormConfig,
     FieldConfig,
@@ -47,6 +48,19 @@ def fitted() -> WPNODE:
         q=2,
     )
     return model.fit(waves()[1], DT)
+
+
+def polynomial(
+    v: torch.Tensor, dt: float, degree: int, config: TrainConfig, **declared
+) -> Solved:
+    """A polynomial fitted in closed form."""
+    config = resolve(config)
+    choice = Choice(config, "", config, Declared(**declared))
+    return solve_field(
+        prepare(make_series(v, dt=dt), None, choice),
+        lambda _, state: LibraryField(state[0], degree, dtype=torch.float64),
+        config,
+    )
 
 
 def rms(x: torch.Tensor) -> float:
@@ -187,11 +201,7 @@ def test_fast_waves_without_noise_are_not_taken_for_noise() -> None:
         weak=WeakForm(p=16, ell=60, q=2),
         closed_form=ClosedFormConfig(coordinates="fourier"),
     )
-    found = solve_field(
-        make_series(clean, dt=DT),
-        lambda _, state: LibraryField(state[0], 2, dtype=torch.float64),
-        resolve(config),
-    )
+    found = polynomial(clean, DT, 2, config)
     # Local polynomials miss their curvature; differences of the data show no noise.
     assert found.fit.accumulate == "qr" and not found.ridge_errors
     assert found.refinement is not None and not found.refinement.history
@@ -207,12 +217,10 @@ def test_coordinates_that_hardly_move_the_data_need_not_be_explained(mixed) -> N
     states = torch.cat([large, small[:, None]], 1)
     turn = torch.linalg.qr(torch.ones(3, 3).double() + torch.eye(3).double()).Q
     config = TrainConfig(method="closed_form", weak=WeakForm(p=4, ell=30, q=2))
-    found = solve_field(
-        make_series(states @ turn.T if mixed else states, dt=0.05),
-        lambda _, state: LibraryField(state[0], 1, dtype=torch.float64),
-        resolve(config),
-        coordinates=turn if mixed else None,
-    )
+    if mixed:
+        found = polynomial(states @ turn.T, 0.05, 1, config, coordinates=turn)
+    else:
+        found = polynomial(states, 0.05, 1, config)
     assert found.fit.relative.max() > 0.3
     assert (found.complaint == "") == mixed
     assert (found.unexplained < 0.05) == mixed

@@ -9,7 +9,7 @@ from wpnode_ext.coordinates.reduced import Coordinates
 from wpnode_ext.coordinates.scaling import LinearScaler
 from wpnode_ext.coordinates.symmetry import Symmetry
 from wpnode_ext.data import make_series
-from wpnode_ext.model.reduced import make_state_scaler, reduced_scaler, scaled_maps
+from wpnode_ext.model.prepare import make_state_scaler, reduced_scaler, scaled_maps
 from wpnode_ext.settings.config import TrainConfig
 
 NAN = float("nan")

@@ -1,5 +1,6 @@
 """Random features as steep and as many as the data ask for."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,10 @@ from wpnode_ext import WPNODE, load
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.model import search as feature_search
-from wpnode_ext.model.search import Candidate, solve_best
+from wpnode_ext.model.choose import Choice
+from wpnode_ext.model.prepare import Prepared, prepare
+from wpnode_ext.model.search import solve_best
+from wpnode_ext.model.solve import Solved
 from wpnode_ext.settings.config import (
     ClosedFormConfig,
     FieldConfig,
@@ -37,12 +41,14 @@ def settings(
     )
 
 
-def searched(
-    ratio: float, config: TrainConfig, n: int = N
-) -> tuple[Candidate, list[str]]:
-    series, said = make_series(noisy_lorenz63(n, ratio)[1], dt=DT), []
-    found = solve_best(series, None, resolve(config), say=said.append)
-    return Candidate(*found), said
+def prepared(v: torch.Tensor, config: TrainConfig) -> Prepared:
+    return prepare(make_series(v, dt=DT), None, Choice(resolve(config), "", config))
+
+
+def searched(ratio: float, config: TrainConfig, n: int = N) -> tuple[Solved, list[str]]:
+    said: list[str] = []
+    data = prepared(noisy_lorenz63(n, ratio)[1], config)
+    return solve_best(data, None, resolve(config), say=said.append), said
 
 
 def test_features_are_doubled_while_the_evidence_grows() -> None:
@@ -76,22 +82,23 @@ def test_what_more_features_do_not_explain_does_not_grow() -> None:
     v = ((3 * t).sin() + (7.3 * t).sin())[:, None]
     said: list[str] = []
     config = resolve(settings(10, 3))
-    _, config = solve_best(make_series(v, dt=DT), None, config, say=said.append)
-    assert config.field.features == 10
+    found = solve_best(prepared(v, config), None, config, say=said.append)
+    assert found.config.field.features == 10
     assert said[-1].startswith("20 random features are not taken")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_flat_features_are_found_where_steep_ones_explain_noise(seed: int) -> None:
     clean, v, sigma = noisy_lorenz63(3000, 0.01, seed=seed)
-    series, errors = make_series(v, dt=DT), []
+    errors = []
     for steepness in (None, 1.0):
         config = resolve(settings(100, steepness=steepness))
-        solved, config = solve_best(series, None, config)
-        states = solved.refined_states().states
-        errors.append((states - clean).square().mean().sqrt().item() / sigma)
+        found = solve_best(prepared(v, config), None, config)
+        assert found.refined is not None
+        error = found.refined.states - clean
+        errors.append(error.square().mean().sqrt().item() / sigma)
         if steepness is None:
-            assert config.field.steepness in (0.1, 0.3)
+            assert found.config.field.steepness in (0.1, 0.3)
     assert errors[0] < errors[1]
 
 
@@ -121,22 +128,23 @@ def test_the_search_ends_where_the_evidence_falls(
     fits: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    series, tried = make_series(torch.zeros(10, 1), dt=DT), []
+    config = resolve(settings(10, steepness=None))
+    data, tried = prepared(torch.zeros(10, 1), config), []
 
-    def solve(series, make, config: TrainConfig, **options) -> SimpleNamespace:
+    def solve(data, make, config: TrainConfig, **options) -> SimpleNamespace:
         tried.append(config.field.steepness)
-        told = evidence[tried[-1]]
-        failure = FAILS if told == FAILS else ""
-        rounds = SimpleNamespace(
-            evidence=None if failure else told, failure=failure, history=[0]
-        )
+        known = evidence[tried[-1]]
+        fails = known == FAILS
         return SimpleNamespace(
-            refinement=rounds, complaint=failure, forcing_scaler=None
+            config=config,
+            evidence=-math.inf if fails else known,
+            lacks=0.0,
+            complaint=FAILS if fails else "",
         )
 
     monkeypatch.setattr(feature_search, "solve_field", solve)
-    _, config = solve_best(series, None, resolve(settings(10, steepness=None)))
-    assert config.field.steepness == best and len(tried) == fits
+    found = solve_best(data, None, config)
+    assert found.config.field.steepness == best and len(tried) == fits
 
 
 def test_doublings_that_cannot_be_judged_are_said_to_be() -> None:

@@ -5,10 +5,12 @@ import torch
 
 from trajectories import lorenz96
 from wpnode_ext import WPNODE, make_series
+from wpnode_ext.coordinates.scaling import Scaler
 from wpnode_ext.coordinates.symmetry import Symmetry
 from wpnode_ext.fields import ConvField, LibraryField, MLPField, RingField
-from wpnode_ext.model.prepare import prepare
-from wpnode_ext.model.reduced import make_state_scaler
+from wpnode_ext.model.choose import Choice
+from wpnode_ext.model.network import records
+from wpnode_ext.model.prepare import make_state_scaler, prepare
 from wpnode_ext.settings.config import FieldConfig, TrainConfig, resolve
 
 DT = 0.01
@@ -16,6 +18,14 @@ DT = 0.01
 
 def ring(n: int = 600) -> torch.Tensor:
     return lorenz96(n, DT, sites=8)
+
+
+def trained_on(v: torch.Tensor, config: TrainConfig) -> tuple[Scaler, torch.Tensor]:
+    """The scaler of the state, and the values that a network is trained on."""
+    config.validation.fraction = 0.0
+    choice = Choice(config, "", config)
+    data = prepare(make_series(v, dt=DT), None, choice)
+    return data.scaler, records(data, choice, torch.float32)[0].v
 
 
 def test_a_ring_of_ones_own_fits_data_that_a_ring_made() -> None:
@@ -29,9 +39,9 @@ def test_a_ring_of_ones_own_fits_data_that_a_ring_made() -> None:
 def test_training_by_gradients_scales_all_sites_alike(kind: str) -> None:
     config = resolve(TrainConfig(method="wp", field=FieldConfig(kind=kind)))
     v = ring(100)
-    data = prepare(make_series(v, dt=DT), None, config)
-    assert data.scaler.kind == "minmax" and data.scaler.scale.numel() == 1
-    assert data.record.v.min() == 0.0 and data.record.v.max() == 1.0
+    scaler, scaled = trained_on(v, config)
+    assert scaler.kind == "minmax" and scaler.scale.numel() == 1
+    assert scaled.min() == 0.0 and scaled.max() == 1.0
 
 
 def test_the_module_decides_and_the_settings_overrule_it() -> None:
@@ -50,7 +60,7 @@ def test_the_module_decides_and_the_settings_overrule_it() -> None:
 def test_channels_of_a_ring_keep_scales_of_their_own() -> None:
     v = torch.stack([ring(100), 50 * ring(100) + 7], 1)
     config = resolve(TrainConfig(method="wp", field=FieldConfig(kind="conv")))
-    scaled = prepare(make_series(v, dt=DT), None, config).record.v
+    _, scaled = trained_on(v, config)
     assert scaled.amin((0, 2)).tolist() == [0.0, 0.0]
     assert scaled.amax((0, 2)).tolist() == pytest.approx([1.0, 1.0])
 

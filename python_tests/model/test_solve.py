@@ -11,14 +11,13 @@ from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import MLPField
 from wpnode_ext.model.choose import choose_method
-from wpnode_ext.model.ensemble import EnsembleForecast
+from wpnode_ext.model.ensemble import EnsembleForecast, draw_members
 from wpnode_ext.model.estimator import WPNODE, load
 from wpnode_ext.model.export import export_field
-from wpnode_ext.model.members import draw_members
-from wpnode_ext.model.reduced import scaled_series
+from wpnode_ext.model.files import read_states
+from wpnode_ext.model.solve import complaint_about
 from wpnode_ext.settings.config import FieldConfig, OptimConfig, TrainConfig, WeakForm
 from wpnode_ext.training.run_folder import RunFolder
-from wpnode_ext.training.states_file import read_states
 
 NOISE = 0.05
 
@@ -133,9 +132,10 @@ def test_the_choice_of_method_has_a_reason(change, method: str, why: str) -> Non
 def test_errors_that_are_nothing_beside_the_signal_are_no_complaint(fitted) -> None:
     found = fitted.solved_.refinement
     missed = replace(found, history=[replace(found.history[-1], held_out=5.0)])
-    assert "missed by 5" in replace(fitted.solved_, refinement=missed).complaint
+    data = fitted.solved_.series
+    assert "missed by 5" in complaint_about(data, 0.0, missed)
     small = replace(missed, sigma=1e-3 * found.sigma)
-    assert replace(fitted.solved_, refinement=small).complaint == ""
+    assert complaint_about(data, 0.0, small) == ""
 
 
 def test_data_without_noise_are_fitted_with_all_digits(monkeypatch) -> None:
@@ -200,10 +200,7 @@ def test_members_refitted_after_refinement_differ_as_the_data_allow() -> None:
     model = WPNODE(config=config()).fit(v, DT)
     found = model.solved_
     assert found.refinement is not None and found.refinement.likely is not None
-    field, scaled = (
-        model.field_,
-        scaled_series(make_series(v, dt=DT), found.scaler, None),
-    )
+    field, scaled = model.field_, found.series
     spreads = []
     for likely in (found.refinement.likely, None):
         members = draw_members(

@@ -18,6 +18,7 @@ from wpnode_ext.cli import main
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.fields import as_field
 from wpnode_ext.metrics.hidden_state import find_hidden_state
+from wpnode_ext.model.solve import complaint_about
 from wpnode_ext.model.verdict import PoorFit, Verdict, judge_fit
 
 DT = 0.01
@@ -280,8 +281,10 @@ def test_states_that_blow_up_do_not_hide_the_misfit() -> None:
     solved = model.solved_
     far = solved.refinement.states.clone()
     far[0] = 1e9
-    blown = replace(solved, refinement=replace(solved.refinement, states=far))
-    assert solved.complaint and blown.complaint == solved.complaint
+    blown = complaint_about(
+        solved.series, solved.unexplained, replace(solved.refinement, states=far)
+    )
+    assert solved.complaint and blown == solved.complaint
 
 
 def test_series_of_several_records_are_judged() -> None:

@@ -20,7 +20,7 @@ from ..common.registry import Registry, suggestion
 from ..common.typing import Array
 from ..coordinates.scaling import Scaler, make_scaler, scaler_from_state_dict
 from ..data import Data, Series, as_series
-from ..model.estimator import choose_weak_form
+from ..model.choose import choose_weak_form
 from ..model.forecaster import Forecaster
 from ..model.prepare import filtered
 from ..settings.config import TrainConfig, ValidationConfig, resolve

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..common.files import read_json, write_text
 from ..data import Series, add_noise, make_series
-from ..model.estimator import choose_weak_form
+from ..model.choose import choose_weak_form
 from ..model.prepare import filtered
 from ..settings.config import TrainConfig, resolve
 from ..systems import preset

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..common.files import replacing
-from ..model.assimilation import Assimilator
+from ..model.forecaster import Assimilator
 from .common import (
     add_command,
     add_solver_arguments,

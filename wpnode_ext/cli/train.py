@@ -1,21 +1,19 @@
 """``wpnode train``: settings and data in, a run folder with a model out."""
 
 import argparse
-import os
 import warnings
-from contextlib import ExitStack
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..common.files import checked_path
 from ..data import Series
-from ..model.choose import choose_method, choose_weak_form
 from ..model.estimator import WPNODE
 from ..model.verdict import PoorFit
 from ..settings import config as settings
+from ..settings.config import TrainConfig
 from ..training.distributed import ProcessGroup, join
-from ..training.run_folder import RunFolder
+from ..training.run_folder import Run, RunFolder
 from .common import add_command, print_table, print_verdict, say
 from .data import RunConfig, read_series, read_validation, run_folder_of
 
@@ -64,18 +62,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     config, folder = _settings(arguments)
     series = read_series(config.data)
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    method, why = choose_method(series, config, processes=processes)
-    if not arguments.resume and (method != "closed_form" or arguments.dry_run):
-        asked = replace(config, method=method)
-        _, asked.weak = choose_weak_form(series, asked)
-        config = _with(config, settings.resolve(asked))
     if arguments.dry_run:
-        _show(config, series, folder)
+        chosen = _model(arguments, config).choose(series)
+        _show(_with(config, chosen.config), series, folder)
         return 0
     group = join(config.device)
     try:
-        return _train(arguments, config, why, series, folder, group)
+        return _train(arguments, config, series, folder, group)
     finally:
         group.close()
 
@@ -100,56 +93,44 @@ def _settings(arguments: argparse.Namespace) -> tuple[RunConfig, RunFolder]:
 def _train(
     arguments: argparse.Namespace,
     config: RunConfig,
-    why: str,
     series: Series,
     folder: RunFolder,
     group: ProcessGroup,
 ) -> int:
-    with ExitStack() as stack:
-        with group.main_first("open the run folder"):
-            if group.is_main:
-                stack.enter_context(folder.locked())
-                if not arguments.resume:
-                    folder.create(overwrite=arguments.overwrite)
-                    folder.write_config(config)
-                    folder.write_environment()
-        return _train_in_folder(arguments, config, why, series, folder, group)
+    """Fits in the run folder and prints what came of it."""
 
+    def begin(settings: TrainConfig) -> None:
+        if not arguments.resume:
+            folder.create(overwrite=arguments.overwrite)
+            folder.write_config(_with(config, settings))
+            folder.write_environment()
 
-def _train_in_folder(
-    arguments: argparse.Namespace,
-    config: RunConfig,
-    why: str,
-    series: Series,
-    folder: RunFolder,
-    group: ProcessGroup,
-) -> int:
-    model = WPNODE(config=config, verbose=not arguments.quiet)
-    with warnings.catch_warnings():
-        # The verdict is printed at the end.
-        warnings.simplefilter("ignore", PoorFit)
-        model.fit(
-            series,
-            validation=read_validation(config.data),
-            run=folder,
-            resume=bool(arguments.resume),
-            group=group,
-        )
-    if not group.is_main:
-        return 0
-    result = model.result_
-    if result.signal is not None:
-        say(f"stopped; continue with: wpnode train --resume {folder.path}")
-        return 128 + result.signal
-    solved = model.config_.method == "closed_form"
-    chosen_late = solved or config.method == "auto"
-    if not chosen_late:
-        model.why_ = why
-    model.save(folder.model)
-    if chosen_late:
-        # What the closed form chose is known now. After the model: a run that is killed
-        # before is resumed with the settings it began with.
+    model = _model(arguments, config)
+    where = Run(folder, bool(arguments.resume), group, model.verbose, begin)
+    with where.opened():
+        with warnings.catch_warnings():
+            # The verdict is printed at the end.
+            warnings.simplefilter("ignore", PoorFit)
+            model.fit(series, validation=read_validation(config.data), run=where)
+        if not group.is_main:
+            return 0
+        if model.result_.signal is not None:
+            say(f"stopped; continue with: wpnode train --resume {folder.path}")
+            return 128 + model.result_.signal
+        model.save(folder.model)
+        # After the model: a run that is killed before is resumed with the settings it
+        # began with, and chooses again.
         folder.write_config(_with(config, model.config_))
+    _print_result(model, series, folder)
+    return print_verdict(model)
+
+
+def _model(arguments: argparse.Namespace, config: RunConfig) -> WPNODE:
+    return WPNODE(config=config, verbose=not arguments.quiet)
+
+
+def _print_result(model: WPNODE, series: Series, folder: RunFolder) -> None:
+    result, solved = model.result_, model.config_.method == "closed_form"
     names = ("rounds", "field of round") if solved else ("epochs", "weights of epoch")
     print_table(
         [
@@ -163,12 +144,11 @@ def _train_in_folder(
         ]
     )
     say(f"next: wpnode report {folder.path}")
-    return print_verdict(model)
 
 
-def _with(config: RunConfig, used: settings.TrainConfig) -> RunConfig:
+def _with(config: RunConfig, used: TrainConfig) -> RunConfig:
     """The settings of a run with those that training used."""
-    names = (entry.name for entry in fields(settings.TrainConfig))
+    names = (entry.name for entry in fields(TrainConfig))
     return replace(config, **{name: getattr(used, name) for name in names})
 
 

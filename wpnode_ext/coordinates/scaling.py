@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from ..common.arrays import as_float64
 from ..common.typing import Array, Field
+from ..data import Series
 from .manifold import Completion
 from .scaled_fields import EmbeddedField, RescaledField
 
@@ -251,6 +253,26 @@ def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
     scaler._shift = state["shift"].to(torch.float64)
     scaler._scale = state["scale"].to(torch.float64)
     return scaler
+
+
+def scale_series(
+    series: Series, scaler: Scaler, forcing_scaler: Scaler | None = None
+) -> Series:
+    """Observations in scaled coordinates, float64.
+
+    Args:
+        series: observations in their own units.
+        scaler: of the state. To coordinates that mix the entries of a state, samples
+            with a missing entry are missing as a whole.
+        forcing_scaler: of the inputs; without it the result has none.
+    """
+    mask, forcing = series.mask, None
+    if mask is not None and isinstance(scaler, LinearScaler):
+        mask = mask.any(1, keepdim=True).expand(-1, len(scaler.encode)).clone()
+    if series.forcing is not None and forcing_scaler is not None:
+        forcing = forcing_scaler.transform(series.forcing.flatten(1).double())
+    scaled = scaler.transform(series.v.double())
+    return replace(series, v=scaled, mask=mask, forcing=forcing)
 
 
 def _like(constant: Tensor, x: Tensor) -> Tensor:

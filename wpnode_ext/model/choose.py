@@ -1,15 +1,123 @@
-"""Which method and weak form suit the data, where none were asked for."""
+"""Choose: the method, the weak form and every other setting that was left open."""
+
+from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ..coordinates.reduced import Coordinates
+from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields import FIELDS, LinearField
-from ..settings.config import TrainConfig, WeakForm
+from ..settings.config import TrainConfig, WeakForm, resolve
 from ..weak.selection import EXPONENTS, WeakFormChoice, select_weak_form
 
 # Entries of a state up to which features of all of them together are worth drawing.
 FEW = 12
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Parts of a fit that settings, which are plain values, cannot hold.
+
+    Attributes:
+        field: a module to fit in place of the field of the settings, or None.
+        symmetry: of the system, in the units of the data, or None.
+        coordinates: to learn in, likewise; a matrix holds them in its columns.
+        scaler: whether the scaler of the settings was asked for.
+    """
+
+    field: nn.Module | None = None
+    symmetry: Symmetry | None = None
+    coordinates: Coordinates | Tensor | None = None
+    scaler: bool = False
+
+
+NOTHING = Declared()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Settings of a fit and the reasons for them.
+
+    Attributes:
+        config: the settings, every entry filled in.
+        why: the reason for their method.
+        asked: settings as they were given.
+        declared: parts of the fit that settings cannot hold.
+        weak: comparison of weak forms that decided theirs, or None if it was given.
+        given_up: complaint about the closed form that was tried before, or "".
+    """
+
+    config: TrainConfig
+    why: str
+    asked: TrainConfig
+    declared: Declared = NOTHING
+    weak: WeakFormChoice | None = None
+    given_up: str = ""
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether a network takes the place of a closed form that misses the data."""
+        return self.asked.method == "auto" and self.config.method == "closed_form"
+
+    @property
+    def restart(self) -> TrainConfig:
+        """Settings from which a run that is killed makes the same choice again.
+
+        The closed form goes on choosing while it learns: random features, a fallback.
+        """
+        return self.asked if self.config.method == "closed_form" else self.config
+
+    def instead(self, complaint: str) -> "Choice":
+        """A network in place of the closed form, about which there is a complaint."""
+        kind = self.asked.field.kind
+        config = resolve(
+            replace(
+                self.asked,
+                method="wp",
+                weak=self.config.weak,
+                field=replace(self.asked.field, kind="auto"),
+                scaler_per=self.config.scaler_per,
+            )
+        )
+        why = f"the closed form was tried, but {complaint}"
+        if self.declared.field is None and kind != "auto":
+            why += f"; {config.field.kind!r} is trained in place of the field {kind!r}"
+        return replace(self, config=config, why=why, given_up=complaint)
+
+
+def choose(
+    series: Series,
+    config: TrainConfig,
+    declared: Declared = NOTHING,
+    *,
+    processes: int = 1,
+    device: torch.device | None = None,
+    validation: bool = False,
+) -> Choice:
+    """Every setting of a fit to `series`, with the reason for its method.
+
+    Args:
+        series: observations.
+        config: settings, of which some are open.
+        declared: parts of the fit that settings cannot hold.
+        processes: number of processes that train together.
+        device: where training by gradients computes; by default that of the settings.
+        validation: whether held-out series were given.
+    """
+    method, why = choose_method(series, config, declared.field, processes=processes)
+    open_ = replace(config, method=method)
+    if open_.scaler_per == "auto" and declared.field is not None:
+        same = getattr(declared.field, "same_at_sites", False)
+        open_ = replace(open_, scaler_per="channel" if same else "component")
+    found, weak = choose_weak_form(series, open_)
+    chosen = resolve(replace(open_, weak=weak))
+    if method == "closed_form":
+        why += _unused(
+            chosen, device or torch.device(config.device), declared.scaler, validation
+        )
+    return Choice(chosen, why, config, declared, found)
 
 
 def choose_method(
@@ -19,13 +127,13 @@ def choose_method(
     *,
     processes: int = 1,
 ) -> tuple[str, str]:
-    """The method, and why.
+    """The method and the reason for it.
 
     Args:
-        series: the observations.
-        config: settings; a method that is not "auto" is taken.
-        field: the user's own field, if there is one.
-        processes: how many train together.
+        series: observations.
+        config: settings; a method other than "auto" is taken as it is.
+        field: the user's own field, or None.
+        processes: number of processes that train together.
     """
     kind = config.field.kind
     if config.method != "auto":
@@ -39,38 +147,19 @@ def choose_method(
     if kind != "auto" and not FIELDS.find(kind).linear:
         return "wp", f"the field {kind!r} is trained by gradients"
     if config.optim.epochs is not None:
-        return "wp", "`epochs` speak of training by gradients"
+        return "wp", "`epochs` is a setting of training by gradients"
     if kind != "auto":
         return "closed_form", f"the field {kind!r} is linear in its coefficients"
     if len(series.state_shape) != 1:
         return "wp", "states have more than one axis"
-    if series.state_shape[0] > FEW:
+    size = series.state_shape[0]
+    if size > FEW:
         return (
             "wp",
-            f"states of {series.state_shape[0]} entries need a network, or a field "
+            f"states of {size} entries need a network, or a field "
             "that says how they are arranged, e.g. field='ring'",
         )
-    return "closed_form", f"states of {series.state_shape[0]} entries: solved at once"
-
-
-def left_out(
-    config: TrainConfig, device: torch.device, scaler: bool, validation: bool
-) -> str:
-    """What was asked for and the closed form does not heed, as the end of a reason.
-
-    Args:
-        config: settings.
-        device: where it was to be computed.
-        scaler, validation: whether these were given.
-    """
-    said = ""
-    if device.type != "cpu":
-        said += f"; computed on the CPU, not on {device}"
-    if scaler and config.scaler == "minmax":
-        said += "; scaled to zero mean and unit spread, not by `scaler='minmax'`"
-    if validation:
-        said += "; `validation` is not used"
-    return said
+    return "closed_form", f"states of {size} entries: solved at once"
 
 
 def choose_weak_form(
@@ -93,3 +182,17 @@ def choose_weak_form(
         lengths=series.lengths,
     )
     return choice, WeakForm(choice.p, choice.ell, weak.q or choice.q)
+
+
+def _unused(
+    config: TrainConfig, device: torch.device, scaler: bool, validation: bool
+) -> str:
+    """Arguments that the closed form does not use, as the end of a reason."""
+    notes = ""
+    if device.type != "cpu":
+        notes += f"; computed on the CPU, not on {device}"
+    if scaler and config.scaler == "minmax":
+        notes += "; scaled to zero mean and unit spread, not by `scaler='minmax'`"
+    if validation:
+        notes += "; `validation` is not used"
+    return notes

@@ -1,9 +1,7 @@
 """Fit, forecast, judge, save: the whole method behind one object."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from copy import deepcopy
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,23 +12,27 @@ from ..common.typing import Array
 from ..coordinates.reduced import Coordinates
 from ..coordinates.symmetry import Symmetry
 from ..data import Data, Series, as_series
-from ..fields import as_field, make_field
-from ..settings.config import Method, TrainConfig, from_settings, resolve
+from ..fields import as_field
+from ..settings.config import Method, TrainConfig, changed, check_names, from_settings
 from ..training.distributed import ProcessGroup
-from ..training.log import RunLog
-from ..training.run_folder import RunFolder
-from ..training.states_file import RefinedStates, write_states
+from ..training.optimisers import OPTIMISERS
+from ..training.run_folder import Run, RunFolder
 from ..training.trainer import TrainingDiverged
 from ..weak.selection import WeakFormChoice
-from .assimilation import Assimilator
-from .choose import choose_method, choose_weak_form, left_out
-from .files import read_model
-from .judge import judge_model
-from .network import Place, train_network
-from .prepare import attach_forcing, hold_out, prepare
-from .reduced import checked_coordinates, checked_symmetry
+from .choose import Choice, Declared, choose
+from .files import read_model, write_states
+from .forecaster import Assimilator
+from .network import train_network
+from .prepare import (
+    Learned,
+    Prepared,
+    checked_coordinates,
+    checked_symmetry,
+    prepare,
+)
 from .search import solve_best
-from .verdict import warn_of
+from .solve import Solved
+from .verdict import judge_model, warn_of
 
 
 class WPNODE(Assimilator):
@@ -55,14 +57,14 @@ class WPNODE(Assimilator):
             are seen under its maps.
         coordinates: fewer coordinates to learn in, "fourier" (waves of a ring), "pod"
             (directions of largest variance), a matrix ``[D, M]`` of columns or a
-            `Coordinates`; states and forecasts are told in the units of the data. In
-            the closed form what they leave out is predicted from what they hold.
+            `Coordinates`; states and forecasts are in the units of the data. The closed
+            form predicts the rest of a state from its coordinates.
         p, ell, q: the weak form; those not given are chosen from the data by
             :func:`~wpnode_ext.select_weak_form`, where samples are equally spaced.
         lam: weight of the strong term of "wp".
         window: samples of a strong window; default 2 for "wp", 25 for "strong".
         epochs, lr, seed: of the optimiser; defaults by method, see
-            :class:`~wpnode_ext.training.OptimConfig`.
+            :class:`~wpnode_ext.settings.OptimConfig`.
         scaler: "minmax" (the paper's), "standard" or "identity"; `symmetry` turns
             "minmax" into "standard", and `coordinates` have unit spread always. Sites
             are scaled alike for a field with ``same_at_sites``, as rings and "conv".
@@ -73,15 +75,16 @@ class WPNODE(Assimilator):
         verbose: show progress.
 
     Attributes:
-        choice_: how the weak form was chosen, or None.
+        choice_: the comparison of weak forms that chose one, or None.
         result_: how training ended.
+        solved_: the closed form with all that it found; only there if it was used.
         states_, states_std_: refined states at the samples and their error bars, in the
             units of the data; None where states were not refined. For networks see
-            :func:`~wpnode_ext.model.refined_network.refine_network`.
+            :func:`~wpnode_ext.model.network.refine_network`.
         sigma_: noise per component, in the units of the data; None likewise.
 
     Those of :class:`~wpnode_ext.model.forecaster.Forecaster` hold the model;
-    :class:`~wpnode_ext.model.assimilation.Assimilator` finds states of other
+    :class:`~wpnode_ext.model.forecaster.Assimilator` finds states of other
     observations.
 
     Example:
@@ -113,31 +116,29 @@ class WPNODE(Assimilator):
         verbose: bool = False,
     ) -> None:
         self._forget()
+        words, self._declared = _declared(field, symmetry, coordinates, scaler)
+        arguments = {
+            "method": method,
+            "refine": refine,
+            "ensemble": ensemble,
+            "lam": lam,
+            "seed": seed,
+            "scaler": scaler,
+            "device": device,
+            "weak.p": p,
+            "weak.ell": ell,
+            "weak.q": q,
+            "strong.window": window,
+            "optim.epochs": epochs,
+            "optim.lr": lr,
+        }
         given = from_settings(TrainConfig, {} if config is None else config)
         # Settings of a command have more entries; the model keeps those of training.
-        names = (entry.name for entry in fields(TrainConfig))
+        names = [entry.name for entry in fields(TrainConfig)]
         base = TrainConfig(**{name: getattr(given, name) for name in names})
-        top = {"method": method, "lam": lam, "seed": seed, "scaler": scaler}
-        base = _with(base, device=device, refine=refine, ensemble=ensemble, **top)
-        base.strong = _with(base.strong, window=window)
-        base.optim = _with(base.optim, epochs=epochs, lr=lr)
-        base.weak = _with(base.weak, p=p, ell=ell, q=q)
-        declared = {
-            "symmetry": checked_symmetry(symmetry),
-            "coordinates": checked_coordinates(coordinates),
-        }
-        words = {k: x for k, x in declared.items() if isinstance(x, str)}
-        base.closed_form = _with(base.closed_form, **words)
-        self._declared: dict[str, Any] = {
-            k: x for k, x in declared.items() if not isinstance(x, str)
-        }
-        self._given_scaler = scaler is not None
-        self._own_field: nn.Module | None = None
-        if isinstance(field, str):
-            base.field = replace(base.field, kind=field)
-        elif field is not None:
-            self._own_field = as_field(field)
-        self.config = base
+        self.config = changed(base, arguments | words)
+        check_names(self.config)
+        OPTIMISERS.find(self.config.optim.name)
         self.verbose = verbose
 
     def fit(
@@ -149,9 +150,8 @@ class WPNODE(Assimilator):
         mask: Array | Sequence[Array] | None = None,
         forcing: Array | Sequence[Array] | None = None,
         validation: Series | None = None,
-        run: RunFolder | str | Path | None = None,
+        run: Run | RunFolder | str | Path | None = None,
         resume: bool = False,
-        group: ProcessGroup | None = None,
     ) -> "WPNODE":
         """Learns the field from one series, or from a list of them.
 
@@ -164,151 +164,84 @@ class WPNODE(Assimilator):
             forcing: known inputs at the samples, ``[N, C]`` or a list of such.
             validation: held-out series that decide the weights that are kept; by
                 default the last ``config.validation.fraction`` of every series. The
-                closed form does without; `why_` says so.
+                closed form does not use them; `why_` says so.
 
         Other Args:
-            run: folder for checkpoints, metrics and the log.
+            run: folder for checkpoints, metrics and the log, or a
+                :class:`~wpnode_ext.training.run_folder.Run` with processes that train
+                together.
             resume: continue the run in this folder.
-            group: processes that train together.
         """
         series = as_series(v, dt=dt, t=t, mask=mask, forcing=forcing)
         self._forget()
-        group = group or ProcessGroup(device=torch.device(self.config.device))
-        folder = RunFolder(run) if isinstance(run, str | Path) else run
-        with ExitStack() as stack:
-            with group.main_first("open the run folder"):
-                if group.is_main and folder is not None:
-                    stack.enter_context(folder.locked())
-            return self._fit(series, validation, folder, resume, group)
-
-    def _fit(
-        self,
-        series: Series,
-        validation: Series | None,
-        folder: RunFolder | None,
-        resume: bool,
-        group: ProcessGroup,
-    ) -> "WPNODE":
-        method, self.why_ = choose_method(
-            series, self.config, self._own_field, processes=group.world
-        )
-        asked = replace(self.config, method=method)
-        if asked.scaler_per == "auto" and self._own_field is not None:
-            same = getattr(self._own_field, "same_at_sites", False)
-            asked = replace(asked, scaler_per="channel" if same else "component")
-        choice, weak = choose_weak_form(series, asked)
-        self.choice_ = choice
-        config = resolve(replace(asked, weak=weak))
-        if config.method == "closed_form":
-            self.why_ += left_out(
-                config, group.device, self._given_scaler, validation is not None
-            )
-            complaint = self._solve(series, config, folder, validation)
-            if not complaint:
-                return self
-            self._forget()
-            self.choice_ = choice
-            field = replace(self.config.field, kind="auto")
-            config = resolve(replace(asked, method="wp", weak=weak, field=field))
-            self.why_ = f"the closed form was tried, but {complaint}"
-            if self._own_field is None and self.config.field.kind != "auto":
-                self.why_ += (
-                    f"; {config.field.kind!r} is trained in place of the field "
-                    f"{self.config.field.kind!r}"
-                )
-        training = series
-        if validation is None:
-            training, validation = hold_out(series, config)
-        q_filter = None if choice is None else choice.q_filter
-        data = prepare(
-            training, validation, config, q_filter=q_filter, **self._declared
-        )
-        forcing_dim = 0 if data.forcing is None else data.forcing.dim
-        shape = data.scaler.scaled_shape(tuple(series.state_shape))
-        first = deepcopy(self._own_field)
-
-        def make(seed: int) -> nn.Module:
-            generator = torch.Generator().manual_seed(seed)
-            if first is not None:
-                return deepcopy(first)
-            return make_field(config.field, shape, forcing_dim, generator)
-
-        field = self._own_field or make(config.seed)
-        attach_forcing(field, data.forcing)
-        self._set_model(field, data.scaler, data.forcing_scaler, config, series)
-        place = Place(folder, resume, group, self.verbose)
-        try:
-            trained = train_network(field, make, series, training, data, config, place)
-        except TrainingDiverged as error:
-            if method != "closed_form":
-                raise
-            raise TrainingDiverged(f"{self.why_}; then a network: {error}") from error
-        self.physical_field_.to(self.scaler_device())
-        self.result_, self.members_ = trained.result, trained.members
-        if trained.refined is not None:
-            self._set_states(trained.refined)
-        if group.is_main and trained.result.signal is None:
-            self._judge(training, validation)
+        where = self._run(run, resume)
+        with where.opened():
+            choice = self.choose(series, run=where, validation=validation is not None)
+            where.started(choice.restart)
+            data = prepare(series, validation, choice)
+            learned = learn(data, choice, where)
+            if learned.complaint and choice.falls_back:
+                choice = choice.instead(learned.complaint)
+                data = prepare(series, validation, choice)
+                learned = learn(data, choice, where)
+            self._keep(learned, data, choice, where)
         return self
 
-    def _solve(
-        self,
-        series: Series,
-        config: TrainConfig,
-        folder: RunFolder | None,
-        validation: Series | None,
-    ) -> str:
-        """The closed form: no epochs, no held-out part; why it is given up, if it is.
-
-        A field that misses the data is kept where the closed form was asked for.
-        """
-        with RunLog(log=folder and folder.log, progress=self.verbose) as log:
-            log.say(f"method {config.method}: {self.why_}")
-            solved, config = solve_best(
-                series, self._own_field, config, say=log.say, **self._declared
-            )
-            if solved.complaint and self.config.method == "auto":
-                log.say(f"the closed form is given up: {solved.complaint}")
-                return solved.complaint
-        attach_forcing(solved.field, solved.forcing)
-        self._set_model(
-            solved.field, solved.scaler, solved.forcing_scaler, config, series
-        )
-        self.result_ = solved.result()
-        self.solved_, self.members_ = solved, solved.members
-        if solved.refinement is not None:
-            found = solved.refined_states()
-            self._set_states(found)
-            if folder is not None:
-                write_states(folder.states, found)
-        probe = None
-        if validation is None:
-            probe = solved.without_end(config.validation.fraction)
-        self._judge(series, validation, probe=probe, complaint=solved.complaint)
-        return ""
-
-    def _judge(
-        self,
-        series: Series,
-        held_out: Series | None,
-        *,
-        probe: nn.Module | None = None,
-        complaint: str = "",
-    ) -> None:
-        """Sets `verdict_`; warns of a model that should not be used.
+    def choose(
+        self, series: Series, *, run: Run | None = None, validation: bool = False
+    ) -> Choice:
+        """The settings that :meth:`fit` would take for `series`, and why.
 
         Args:
-            series: all that was fitted.
-            held_out: what was not, where it was kept apart or given.
-            probe: the field fitted without the end of `series`.
+            series: observations.
+            run: processes that would train together.
+            validation: whether held-out series would be given.
         """
+        group = self._run(run, False).group
+        return choose(
+            series,
+            self.config,
+            self._declared,
+            processes=group.world,
+            device=group.device,
+            validation=validation,
+        )
+
+    def _run(self, run: Run | RunFolder | str | Path | None, resume: bool) -> Run:
+        if isinstance(run, Run):
+            return run
+        group = ProcessGroup(device=torch.device(self.config.device))
+        folder = RunFolder(run) if isinstance(run, str | Path) else run
+        return Run(folder, resume, group, self.verbose)
+
+    def _keep(self, learned: Learned, data: Prepared, choice: Choice, run: Run) -> None:
+        """Takes over what was learned; warns of a model that should not be used."""
+        config, series = learned.config, data.series
+        self._set_model(
+            learned.field, learned.scaler, data.forcing_scaler, config, series
+        )
+        self.physical_field_.to(self.scaler_device())
+        self.why_, self.choice_ = choice.why, choice.weak
+        self.result_, self.members_ = learned.result, list(learned.members)
+        if isinstance(learned, Solved):
+            self.solved_ = learned
+        found = learned.refined
+        if found is not None:
+            self.states_, self.states_std_ = found.states, found.std
+            self.sigma_, self.process_noise_ = found.sigma, found.process_noise
+            run.keep(lambda folder: write_states(folder.states, found))
+        if learned.result.signal is not None or not run.group.is_main:
+            return
+        probe = None
+        if data.held_out is None:
+            probe = learned.without_end(config.validation.fraction)
         self.verdict_ = judge_model(
-            self, series, held_out, probe=probe, complaint=complaint
+            self, data.training, data.held_out, probe=probe, complaint=learned.complaint
         )
         warn_of(self.verdict_)
 
     def _forget(self) -> None:
-        """Takes back all that an earlier fit found."""
+        """Removes all that an earlier fit found."""
         for name in [n for n in vars(self) if n.endswith("_")]:
             delattr(self, name)
         self.choice_: WeakFormChoice | None = None
@@ -317,9 +250,28 @@ class WPNODE(Assimilator):
         self.sigma_: Tensor | None = None
         self.verdict_ = None
 
-    def _set_states(self, found: RefinedStates) -> None:
-        self.states_, self.states_std_ = found.states, found.std
-        self.sigma_, self.process_noise_ = found.sigma, found.process_noise
+
+def learn(data: Prepared, choice: Choice, run: Run) -> Learned:
+    """The field that suits the observations, by the method chosen.
+
+    Args:
+        data: the observations.
+        choice: settings, and the user's own field if there is one.
+        run: processes, folder and log.
+    """
+    if choice.config.method != "closed_form":
+        try:
+            return train_network(data, choice, run)
+        except TrainingDiverged as error:
+            if not choice.given_up:
+                raise
+            raise TrainingDiverged(f"{choice.why}; then a network: {error}") from error
+    with run.log() as log:
+        log.say(f"method closed_form: {choice.why}")
+        found = solve_best(data, choice.declared.field, choice.config, say=log.say)
+        if found.complaint and choice.falls_back:
+            log.say(f"the closed form is given up: {found.complaint}")
+    return found
 
 
 def load(path: str | Path, *, field: nn.Module | None = None) -> WPNODE:
@@ -336,6 +288,17 @@ def load(path: str | Path, *, field: nn.Module | None = None) -> WPNODE:
     return read_model(path, WPNODE, field)
 
 
-def _with(settings: Any, **changes: Any) -> Any:
-    """A copy of `settings` with the changes that are not None."""
-    return replace(settings, **{k: v for k, v in changes.items() if v is not None})
+def _declared(
+    field: Any, symmetry: Any, coordinates: Any, scaler: str | None
+) -> tuple[dict[str, str], Declared]:
+    """Arguments that are words, as settings; and those that are objects."""
+    objects = {
+        "symmetry": checked_symmetry(symmetry),
+        "coordinates": checked_coordinates(coordinates),
+    }
+    words = {f"closed_form.{k}": x for k, x in objects.items() if isinstance(x, str)}
+    if isinstance(field, str):
+        words["field.kind"] = field
+    own = None if field is None or isinstance(field, str) else as_field(field)
+    given = {k: x for k, x in objects.items() if not isinstance(x, str)}
+    return words, Declared(own, scaler=scaler is not None, **given)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""What a trained model can do: forecast, score, evaluate, print, save."""
+"""A learned field in use: forecasts, scores, and states of observations."""
 
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from ..common.arrays import as_float64
 from ..common.typing import Array
-from ..coordinates.scaling import LinearScaler, Scaler
+from ..coordinates.scaling import LinearScaler, Scaler, scale_series
 from ..data import Data, Series, as_series
 from ..fields import Forcing
 from ..fields.base import FarField, device_of
@@ -19,13 +20,15 @@ from ..metrics import GoodnessOfFit, goodness_of_fit
 from ..metrics.climate import Climate, evaluate_climate
 from ..metrics.evaluation import Evaluation, evaluate_field
 from ..settings.config import TrainConfig
+from ..smoothing import LocalFit, first_states, smooth_around_gaps, step_error
+from ..smoothing.likely_states import likely_states
 from ..solvers.rollouts import RolloutResult, rollout
 from ..training.validation import ForecastValidation
 from .ensemble import EnsembleForecast, forecast_members
-from .equations import equations_of
-from .files import write_model
-from .inputs import attached, inputs_at, inputs_of, refuse_inputs
-from .prepare import filtered, make_record, running_clocks
+from .export import equations_of
+from .files import RefinedStates, write_model
+from .inputs import attached, inputs_at, inputs_of, refuse_inputs, running_clocks
+from .prepare import filtered, make_record
 from .verdict import Verdict
 
 # Of the largest state that is known: beyond so many of it a forecast has diverged.
@@ -115,7 +118,7 @@ class Forecaster:
         Args:
             u0, t: as in :meth:`forecast`; or for each of the M members a batch of its
                 own, ``[M, B, *state]``, see
-                :meth:`~wpnode_ext.model.assimilation.Assimilator.draw_starts`.
+                :meth:`~wpnode_ext.model.forecaster.Assimilator.draw_starts`.
             u0_std: errors of the start, for instance ``states_std_[-1]``, drawn entry
                 by entry, without correlations.
             seed: of the starts drawn with them.
@@ -307,3 +310,113 @@ def warn_of_divergence(
         RuntimeWarning,
         stacklevel=3,
     )
+
+
+# Error of a field from sample to sample, in units of the noise, where none is known.
+PROCESS_NOISE = 0.1
+
+
+class Assimilator(Forecaster):
+    """A model that can tell states from observations it was not fitted to."""
+
+    def estimate_states(
+        self,
+        v: Data,
+        dt: float | None = None,
+        *,
+        t: Array | Sequence[Array] | None = None,
+        mask: Array | Sequence[Array] | None = None,
+    ) -> RefinedStates:
+        """States between observations and the learned field, with error bars.
+
+        Noise is estimated from the observations; the field is not changed. Errors of
+        the field as a whole are not in the error bars; see :meth:`draw_starts`.
+
+        Args:
+            v, dt, t, mask: observations as in :meth:`~wpnode_ext.WPNODE.fit`.
+        """
+        series = self._scaled(as_series(v, dt=dt, t=t, mask=mask))
+        first = first_states(series)
+        found = smooth_around_gaps(
+            deepcopy(self.field_).cpu(),
+            series,
+            first,
+            sigma=first.sigma,
+            process_noise=self._error(first.sigma),
+        )
+        assert found.std is not None
+        return RefinedStates(
+            self.scaler_.inverse(found.states),
+            self.scaler_.spread(found.std),
+            self.scaler_.spread(first.sigma),
+            [],
+        )
+
+    def draw_starts(
+        self,
+        v: Data,
+        dt: float | None = None,
+        *,
+        at: int | Sequence[int] | Tensor = -1,
+        t: Array | Sequence[Array] | None = None,
+        mask: Array | Sequence[Array] | None = None,
+        seed: int = 0,
+    ) -> Float[Tensor, "M B ..."]:
+        """States to forecast from, one for each member of the ensemble.
+
+        Every member smooths the observations around a sample with its own field and
+        takes one draw of what they leave open: the correlations of the errors, between
+        components and with the field, are those of the data.
+        ``forecast_ensemble(model.draw_starts(v, dt), t)`` forecasts from the end.
+
+        Args:
+            v, dt, t, mask: observations as in :meth:`~wpnode_ext.WPNODE.fit`, those of
+                training or later ones.
+            at: samples to start at, counted from the end where negative; of several
+                series, counted through all of them.
+            seed: of the draws.
+        """
+        if not self.members_:
+            raise RuntimeError("the model has no ensemble; fit it with `ensemble=30`.")
+        series = self._scaled(as_series(v, dt=dt, t=t, mask=mask))
+        places = torch.as_tensor(at, dtype=torch.int64).reshape(-1)
+        places = torch.where(places < 0, places + series.n_samples, places)
+        first = first_states(series)
+        found = likely_states(
+            [deepcopy(member).cpu() for member in self.members_],
+            series,
+            places,
+            sigma=first.sigma,
+            process_noise=self._own_error(series, first),
+            start=first.states,
+            seed=seed,
+        )
+        return self.scaler_.inverse(found)
+
+    def _own_error(self, series: Series, first: LocalFit) -> Float[Tensor, "..."]:
+        """Process noise of largest evidence: members differ where the field errs."""
+        return step_error(
+            deepcopy(self.field_).cpu(),
+            series,
+            first.states,
+            sigma=first.sigma,
+            process_noise=self._error(first.sigma),
+        )
+
+    def _scaled(self, series: Series) -> Series:
+        self._check_fitted()
+        if self.forcing_scaler_ is not None:
+            raise RuntimeError("states of models with inputs are not estimated.")
+        if tuple(series.state_shape) != self.state_shape_:
+            raise ValueError(
+                f"`v` must have states of shape {list(self.state_shape_)}; got "
+                f"{list(series.state_shape)}."
+            )
+        return scale_series(series, self.scaler_)
+
+    def _error(self, sigma: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Process noise; that of components without noise only keeps it positive."""
+        known = self.process_noise_
+        level = PROCESS_NOISE if known is None else known
+        least = torch.finfo(torch.float64).eps
+        return (level * sigma).clamp(min=least)

@@ -1,8 +1,9 @@
-"""Inputs of a fitted field while it forecasts or is judged."""
+"""Known inputs of a field: while it learns, forecasts or is judged."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -11,12 +12,27 @@ from ..common.typing import Array
 from ..coordinates.scaling import Scaler
 from ..data import Series
 from ..fields import Field, Forcing
-from .prepare import attach_forcing
+
+
+def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
+    """Gives `field` its inputs.
+
+    Raises:
+        TypeError: the field cannot take any.
+    """
+    if forcing is None:
+        return
+    if not isinstance(field, Field):
+        raise TypeError(
+            "`forcing` needs a field that takes inputs (a subclass of "
+            f"wpnode_ext.fields.Field); got {type(field).__name__}."
+        )
+    field.forcing = forcing
 
 
 @contextmanager
 def attached(field: nn.Module, forcing: Forcing | None) -> Iterator[None]:
-    """Gives `field` an input inside the block; that it had comes back after it."""
+    """Gives `field` inputs inside the block, and its own ones back at the end."""
     before = field.forcing if isinstance(field, Field) else None
     attach_forcing(field, forcing)
     try:
@@ -68,6 +84,31 @@ def inputs_of(
     if series.forcing is None or scaler is None:
         return None
     return Forcing(clock, _scaled(series.forcing.flatten(1).double(), scaler))
+
+
+def common_clock(
+    many: Sequence[Series], scaler: Scaler | None
+) -> tuple[list[Float[Tensor, " N"]], Forcing | None]:
+    """Times of all samples of some observations, and their inputs at these times."""
+    if scaler is None:
+        return [series.times for series in many], None
+    clocks, tables = running_clocks(many), []
+    for series in many:
+        assert series.forcing is not None
+        tables.append(_scaled(series.forcing.flatten(1).double(), scaler))
+    return clocks, Forcing(torch.cat(clocks), torch.cat(tables))
+
+
+def running_clocks(many: Sequence[Series]) -> list[Float[Tensor, " N"]]:
+    """Times at which no two series overlap: one table holds the inputs of all."""
+    clocks, offset = [], 0.0
+    for series in many:
+        parts = []
+        for times in series.times.split(list(series.lengths)):
+            parts.append(times - times[0] + offset)
+            offset = parts[-1][-1].item() + max(1.0, (times[-1] - times[0]).item())
+        clocks.append(torch.cat(parts))
+    return clocks
 
 
 def refuse_inputs(scaler: Scaler | None, what: str) -> None:

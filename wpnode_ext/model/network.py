@@ -1,192 +1,278 @@
-"""Training by gradients as the estimator runs it: network, states, ensemble."""
+"""Learn by gradients: a network, then its states and its ensemble if asked for."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from ..data import Series
+from ..fields import Forcing, make_field
 from ..settings.config import TrainConfig
-from ..training.distributed import ProcessGroup
+from ..smoothing import first_states, is_negligible, smooth_states
+from ..training.joint import JointResult, train_jointly, without
 from ..training.log import RunLog
-from ..training.run_folder import RunFolder
-from ..training.states_file import RefinedStates, write_states
-from ..training.trainer import Trainer, TrainResult
-from .members import resampled
-from .prepare import Prepared, make_record
-from .refined_network import refine_member, refine_network
+from ..training.run_folder import Run
+from ..training.trainer import Row, Trainer, TrainResult
+from ..training.validation import ForecastValidation
+from .choose import Choice
+from .ensemble import resampled
+from .files import RefinedStates, write_states
+from .inputs import attach_forcing, common_clock
+from .prepare import Learned, Prepared, filtered, make_record
 
-
-@dataclass(frozen=True)
-class TrainedNetwork:
-    """What training gave besides the weights, which are in the field.
-
-    Attributes:
-        result: how training ended; a signal during the ensemble counts as well.
-        refined: states trained with the network, or None.
-        members: networks that suit the data about as well.
-    """
-
-    result: TrainResult
-    refined: RefinedStates | None
-    members: list[nn.Module]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a network is trained, and who hears of it.
-
-    Attributes:
-        folder: of the run, or None.
-        resume: whether the run in it is continued.
-        group: processes that train together.
-        verbose: show progress.
-    """
-
-    folder: RunFolder | None
-    resume: bool
-    group: ProcessGroup
-    verbose: bool
-
-    def log(self, **files: Any) -> RunLog:
-        """Progress and the log of the run, on the process that speaks for all."""
-        main = self.group.is_main
-        file = self.folder.log if main and self.folder is not None else None
-        return RunLog(log=file, progress=self.verbose and main, **files)
-
-    def checkpoint(self, folder: Path | None) -> Path | None:
-        """What training goes on from; None where it begins.
-
-        A run that was killed before its first checkpoint begins again.
-        """
-        last = None if folder is None else folder / "last.pt"
-        there = self.resume and last is not None and last.exists()
-        # The main process may write its first checkpoint before another one looks.
-        return last if self.group.share([float(there)])[0] else None
+# Process noise of the smoother that is tried in the end, in units of the noise. Errors
+# of a network stay alike for many samples: with 0.01 error bars were too short by half.
+LEVELS = (0.1, 0.03)
 
 
 def train_network(
-    field: nn.Module,
-    make: Callable[[int], nn.Module],
-    whole: Series,
-    training: Series,
     data: Prepared,
-    config: TrainConfig,
-    place: Place,
-) -> TrainedNetwork:
-    """Trains a network, then its states and its ensemble where these are asked for.
+    choice: Choice,
+    run: Run,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> Learned:
+    """Trains a network, and refines its states and trains an ensemble if asked for.
 
     A member is another network, first weights and order of the batches by another seed,
     trained with the same settings on blocks of the record drawn with replacement. The
     held-out data that choose the weights are the same.
 
     Args:
-        field: the network, with its first weights; changed in place.
-        make: the network with the first weights of a seed.
-        whole: all observations, in their own units; states are refined for these.
-        training: the part of them that is learned from.
-        data: the same, scaled, and the held-out part.
-        config: resolved settings.
-        place: run folder and processes.
+        data: the observations.
+        choice: settings, and the user's own field if there is one, which is trained in
+            place.
+        run: processes, folder and log.
+        dtype: precision of training.
     """
+    config, own = choice.config, choice.declared.field
     for name in ("refine", "ensemble"):
-        if getattr(config, name) and whole.forcing is not None:
+        if getattr(config, name) and data.series.forcing is not None:
             raise ValueError(
                 f"`{name}` must be {type(getattr(config, name))()} for a network with "
                 f"inputs; got {getattr(config, name)}."
             )
-    folder = place.folder
-    files: dict[str, Any] = {}
-    if folder is not None and place.group.is_main:
-        board = folder.path / "tensorboard" if config.tensorboard else None
-        files = {"metrics": folder.metrics, "tensorboard": board}
-    checkpoints = None if folder is None else folder.checkpoints
-    with place.log(**files) as log:
-        if data.validate is None:
+    if run.resume and run.folder is None:
+        raise ValueError("`resume` needs the `run` folder to continue.")
+    first, (record, validate, forcing) = deepcopy(own), records(data, choice, dtype)
+
+    def make(seed: int) -> nn.Module:
+        if first is not None:
+            return deepcopy(first)
+        generator = torch.Generator().manual_seed(seed)
+        return make_field(config.field, data.scaled_shape, data.forcing_dim, generator)
+
+    field = own or make(config.seed)
+    attach_forcing(field, forcing)
+    training = _Training(data, validate, run, dtype)
+    with run.log(tensorboard=config.tensorboard, metrics=True) as log:
+        if validate is None:
             log.say("no held-out data: the training loss decides the weights kept")
-        if place.resume and folder is None:
-            raise ValueError("`resume` needs the `run` folder to continue.")
-        last = place.checkpoint(checkpoints)
-        result = _train(field, data.record, data, config, place, log, checkpoints, last)
+        result = training.fit(field, record, config, log, run.checkpoints)
         refined = None
         if config.refine and result.signal is None:
-            refined = refine_network(
-                field,
-                whole,
-                data.scaler,
-                config.weak.p,
-                symmetry=data.symmetry,
-                seed=config.seed,
-                say=log.say,
-            )
-            if folder is not None and place.group.is_main:
-                write_states(folder.states, refined)
+            refined = refine_network(field, data, config, say=log.say)
+    if refined is not None:
+        run.keep(lambda folder: write_states(folder.states, refined))
     members: list[nn.Module] = []
     while result.signal is None and len(members) < config.ensemble:
         number = len(members) + 1
         asked = replace(config, seed=config.seed + number)
-        member = make(asked.seed)
-        signal = _train_member(member, number, training, data, asked, place)
+        members.append(make(asked.seed))
+        signal = training.fit_member(members[-1], number, asked)
         if signal is not None:
-            return TrainedNetwork(replace(result, signal=signal), refined, [])
-        members.append(member)
-    return TrainedNetwork(result, refined, members)
-
-
-def _train_member(
-    member: nn.Module,
-    number: int,
-    training: Series,
-    data: Prepared,
-    config: TrainConfig,
-    place: Place,
-) -> int | None:
-    """Trains one member of an ensemble; the signal that stopped it, if one did."""
-    generator = torch.Generator().manual_seed(config.seed)
-    part = resampled(training, config.weak.ell, generator)
-    record = make_record(part, data.scaler, part.times, data.record.v.dtype)
-    checkpoints = None if place.folder is None else place.folder.member(number)
-    last = place.checkpoint(checkpoints)
-    with place.log() as log:
-        log.say(f"member {number} of {config.ensemble} of the ensemble")
-        result = _train(member, record, data, config, place, log, checkpoints, last)
-        if config.refine and result.signal is None:
-            refine_member(
-                member,
-                part,
-                data.scaler,
-                config.weak.p,
-                symmetry=data.symmetry,
-                seed=config.seed,
-            )
-    return result.signal
-
-
-def _train(
-    field: nn.Module,
-    record: Series,
-    data: Prepared,
-    config: TrainConfig,
-    place: Place,
-    log: RunLog,
-    checkpoints: Path | None,
-    last: Path | None,
-) -> TrainResult:
-    """Runs the trainer, from the checkpoint `last` where there is one."""
-    trainer = Trainer(
-        field,
-        record,
-        config,
-        validate=data.validate,
-        reporter=log,
-        folder=checkpoints,
-        group=place.group,
-        extra={"scaler": data.scaler.state_dict()},
-        symmetry=data.symmetry,
+            # The ensemble is whole or not there.
+            members, result = [], replace(result, signal=signal)
+    return Learned(
+        field=field,
+        config=config,
+        scaler=data.scaler,
+        result=result,
+        members=members,
+        refined=refined,
     )
-    if last is not None:
-        trainer.resume(last)
-    return trainer.run()
+
+
+def records(
+    data: Prepared, choice: Choice, dtype: torch.dtype
+) -> tuple[Series, ForecastValidation | None, Forcing | None]:
+    """The scaled training data, forecasts of the held-out data, and the inputs.
+
+    Args:
+        data: the observations.
+        choice: settings; with the filter of its weak form held-out data are smoothed.
+        dtype: precision of training.
+    """
+    held_out, config = data.held_out, choice.config
+    parts = [data.training] if held_out is None else [data.training, held_out]
+    clocks, forcing = common_clock(parts, data.forcing_scaler)
+    record = make_record(data.training, data.scaler, clocks[0], dtype)
+    if held_out is None:
+        return record, None, forcing
+    q_filter = None if choice.weak is None else choice.weak.q_filter
+    smooth = filtered(held_out, config, q_filter)
+    validate = ForecastValidation(
+        make_record(smooth, data.scaler, clocks[1], dtype),
+        starts=config.validation.starts,
+        horizon=config.validation.horizon,
+    )
+    return record, validate, forcing
+
+
+@dataclass(frozen=True)
+class _Training:
+    """Data, validation and place that all networks of one fit share."""
+
+    data: Prepared
+    validate: ForecastValidation | None
+    run: Run
+    dtype: torch.dtype
+
+    def fit(
+        self,
+        field: nn.Module,
+        record: Series,
+        config: TrainConfig,
+        log: RunLog,
+        checkpoints: Path | None,
+    ) -> TrainResult:
+        """Trains one network, from its last checkpoint where a run is resumed."""
+        last = self.run.checkpoint(checkpoints)
+        trainer = Trainer(
+            field,
+            record,
+            config,
+            validate=self.validate,
+            reporter=log,
+            folder=checkpoints,
+            group=self.run.group,
+            extra={"scaler": self.data.scaler.state_dict()},
+            symmetry=self.data.maps,
+        )
+        if last is not None:
+            trainer.resume(last)
+        return trainer.run()
+
+    def fit_member(
+        self, member: nn.Module, number: int, config: TrainConfig
+    ) -> int | None:
+        """Trains a member of the ensemble; the signal that stopped it, if one did."""
+        generator = torch.Generator().manual_seed(config.seed)
+        part = resampled(self.data.training, config.weak.ell, generator)
+        record = make_record(part, self.data.scaler, part.times, self.dtype)
+        folder = self.run.folder
+        checkpoints = None if folder is None else folder.member(number)
+        with self.run.log() as log:
+            log.say(f"member {number} of {config.ensemble} of the ensemble")
+            result = self.fit(member, record, config, log, checkpoints)
+            if config.refine and result.signal is None:
+                scaled = self.data.scale(part)
+                noise = first_states(scaled).sigma
+                _jointly(member, scaled, noise, self.data, config)
+        return result.signal
+
+
+def refine_network(
+    field: nn.Module,
+    data: Prepared,
+    config: TrainConfig,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> RefinedStates:
+    """Improves a trained network and the states of all observations together.
+
+    After :func:`~wpnode_ext.training.joint.train_jointly` the states are smoothed with
+    the field, from all values. The error of the field from sample to sample that the
+    smoother allows for is the least that predicts hidden values clearly better.
+
+    Returns:
+        States, and as their error bars the standard deviations that follow from the
+        noise and from this error of the field, were it independent at every sample.
+        They do not include an error of the network as a whole; an ensemble shows it.
+    """
+    scaled, noise, scaler = data.scaled, data.first.sigma, data.scaler
+    if is_negligible(noise, scaled):
+        say("refinement: the data have no noise to remove")
+        std = scaler.spread(noise.expand(scaled.v.shape).clone())
+        return RefinedStates(data.series.v.double(), std, scaler.spread(noise), [])
+    found = _jointly(
+        field,
+        scaled,
+        noise,
+        data,
+        config,
+        progress=lambda row: say(
+            f"stage {row['epoch'] + 1:.0f}: held-out error {row['loss']:.3f} noise "
+            f"variances, penalty {row['penalty']:g}"
+        ),
+    )
+    assert found is not None
+    say(f"refinement: {found.reason}")
+    states, std, last = _smoothed(field, scaled, found)
+    return RefinedStates(
+        scaler.inverse(states),
+        scaler.spread(std),
+        scaler.spread(noise),
+        [*found.history, last],
+        last["process_noise"],
+    )
+
+
+def _jointly(
+    field: nn.Module,
+    scaled: Series,
+    noise: Float[Tensor, "..."],
+    data: Prepared,
+    config: TrainConfig,
+    **more: Any,
+) -> JointResult | None:
+    """Trains a network with the states of noisy data; None for data without noise."""
+    if is_negligible(noise, scaled):
+        return None
+    return train_jointly(
+        field,
+        scaled,
+        noise,
+        p=config.weak.p,
+        symmetry=data.maps,
+        seed=config.seed,
+        **more,
+    )
+
+
+def _smoothed(
+    field: nn.Module, series: Series, found: JointResult
+) -> tuple[Float[Tensor, "N ..."], Float[Tensor, "N ..."], Row]:
+    """States and error bars, and how hidden values were predicted on the way."""
+    model, noise = deepcopy(field).cpu(), found.sigma
+    kept, states, hidden = without(series, found.hidden), found.states, found.hidden
+    chosen, least = LEVELS[0], None
+    for level in LEVELS:
+        trial = smooth_states(
+            model,
+            kept,
+            sigma=noise,
+            process_noise=level * noise,
+            start=states,
+            error_bars=False,
+        ).states
+        missed = ((series.v.double() - trial) / noise)[hidden].square()
+        if least is not None:
+            gain = least - missed
+            # In doubt the smoother allows for a larger error: error bars are wider.
+            if not gain.mean() > gain.std() / len(gain) ** 0.5:
+                break
+        least, chosen, states = missed, level, trial
+    final = smooth_states(
+        model, series, sigma=noise, process_noise=chosen * noise, start=states
+    )
+    assert final.std is not None
+    assert least is not None
+    loss = least.mean().item()
+    row = {"epoch": float(len(found.history)), "process_noise": chosen, "loss": loss}
+    return final.states, final.std, row

@@ -1,70 +1,40 @@
-"""Closed-form training with the random features that the data ask for.
+"""Learn in closed form with the random features that the data ask for.
 
 Flat features are close to polynomials of low degree. They leave less open where data
 are few, between the branches of an attractor and beyond them; steep ones follow sharper
-bends. Few features determine their head well, many can follow more fields. Either way
-noisy data tell which of two fits is better by their evidence: the density that a field
-gives them, whatever its coefficients and the states were. Without noise what a field
-leaves over of a time derivative tells whether it has features enough.
+bends. Few features determine their head well, many can follow more fields. Noisy data
+compare two fits by their evidence: the density that a field gives them, with
+coefficients and states integrated out. Without noise the share of a time derivative
+that a field leaves over shows whether it has features enough.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from ..coordinates.reduced import Coordinates
-from ..coordinates.symmetry import Symmetry
-from ..data import Series
 from ..fields import FIELDS, LinearField, make_field
 from ..settings.config import TrainConfig
-from .solve import solve_field
-from .solved import Solved
+from .prepare import Prepared
+from .solve import Say, Solved, solve_field
 
-# What is tried where no steepness is set, the flattest first: their unknowns are the
-# fewest. Where nothing tells, the last is taken.
+# Steepnesses compared where none is set, the flattest first: its unknowns are the
+# fewest. Where no evidence is known, the last is taken.
 STEEPNESS: tuple[float, ...] = (0.1, 0.3, 1.0)
-# Without noise features are doubled if more of a time derivative is left over, and as
-# long as less than this share of it remains.
-LARGEST_RESIDUAL, GAIN = 0.01, 0.5
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A fit and its settings."""
-
-    solved: Solved
-    config: TrainConfig
-
-    @property
-    def evidence(self) -> float | None:
-        """Logarithm of that of noisy data; None where it is not known."""
-        found = self.solved.refinement
-        if found is not None and found.failure:
-            return -inf
-        return None if found is None else found.evidence
-
-    @property
-    def lacks(self) -> float:
-        """What is left over without noise, in units of what may be; 0 with noise."""
-        found = self.solved.refinement
-        if found is None or found.history or self.solved.forcing_scaler is not None:
-            return 0.0
-        return self.solved.unexplained / LARGEST_RESIDUAL
+# Without noise features go on being doubled while less than this share of what was left
+# over remains.
+GAIN = 0.5
 
 
 def solve_best(
-    series: Series,
+    data: Prepared,
     own: nn.Module | None,
     config: TrainConfig,
     *,
-    symmetry: Symmetry | None = None,
-    coordinates: str | Coordinates | Tensor | None = None,
-    say: Callable[[str], None] = lambda _: None,
-) -> tuple[Solved, TrainConfig]:
-    """:func:`.direct.solve_field` with random features that suit the data.
+    say: Say = lambda _: None,
+) -> Solved:
+    """:func:`.solve.solve_field` with random features that suit the data.
 
     Features whose ``config.field.steepness`` is None are made steeper, from one value
     of `STEEPNESS` to the next, while that makes the fit better. They are doubled at
@@ -72,13 +42,14 @@ def solve_best(
     unknowns, to data with inputs, or under some maps of a symmetry, cannot be compared.
 
     Args:
-        series, symmetry, coordinates, say: as there.
+        data: the observations.
         own: a field to fit in place of that of the settings, as it is.
-        config: resolved settings; ``field.features`` are those to begin with.
+        config: settings; ``field.features`` are those to begin with.
+        say: receives one line for every decision.
 
     Returns:
-        The fit, and the settings with the steepness and the number of its features and
-        the doublings that are left.
+        The fit. Its settings have the steepness and the number of its features, and the
+        doublings that are left.
     """
     doublings, drawn = config.closed_form.doublings, own is None
     drawn = drawn and FIELDS.find(config.field.kind).drawn
@@ -89,34 +60,11 @@ def solve_best(
             f"features; got {doublings} for the field {kind!r}."
         )
     searching = drawn and config.field.steepness is None
-    if searching and not (config.refine and series.forcing is None):
+    if searching and not (config.refine and data.series.forcing is None):
         searching, config = False, _steep(config, STEEPNESS[-1])
-
-    def solve(settings: TrainConfig) -> Candidate:
-        solved = solve_field(
-            series,
-            lambda inputs, shape: own_or_made(own, settings, inputs, shape),
-            settings,
-            symmetry=symmetry,
-            coordinates=coordinates,
-            evidence=searching or doublings > 0,
-            say=say,
-        )
-        return Candidate(solved, settings)
-
-    best = _steepened(config, solve, say) if searching else solve(config)
-    for _ in range(doublings):
-        if best.evidence is None and best.lacks < 1.0:
-            if best.lacks == 0.0:
-                say("random features are not doubled: their evidence is not known")
-            break
-        many = f"{2 * best.config.field.features} random features"
-        say(f"{many} are tried")
-        other = solve(_doubled(best.config))
-        if not _better(other, best, many, say):
-            break
-        best = other
-    return best.solved, best.config
+    search = _Search(data, own, searching or doublings > 0, say)
+    best = search.steepened(config) if searching else search.solve(config)
+    return search.doubled(best, doublings)
 
 
 def own_or_made(
@@ -133,48 +81,76 @@ def own_or_made(
     return made
 
 
-def _steepened(
-    config: TrainConfig,
-    solve: Callable[[TrainConfig], Candidate],
-    say: Callable[[str], None],
-) -> Candidate:
-    """The fit of features as steep as makes it best."""
-    first, *others = STEEPNESS
-    say(f"random features of steepness {first:g} are tried")
-    best = solve(_steep(config, first))
-    if best.evidence is None:
-        say(f"steepness {others[-1]:g} is taken: no evidence tells another one")
-        return solve(_steep(config, others[-1]))
-    for value in others:
-        what = f"random features of steepness {value:g}"
-        say(f"{what} are tried")
-        other = solve(_steep(config, value))
-        if _better(other, best, what, say):
+class _Search:
+    """Fits of one series of observations, compared with one another."""
+
+    def __init__(
+        self, data: Prepared, own: nn.Module | None, evidence: bool, say: Say
+    ) -> None:
+        self._data, self._own, self._evidence, self._say = data, own, evidence, say
+
+    def solve(self, config: TrainConfig) -> Solved:
+        """The fit with these settings."""
+        return solve_field(
+            self._data,
+            lambda inputs, shape: own_or_made(self._own, config, inputs, shape),
+            config,
+            evidence=self._evidence,
+            say=self._say,
+        )
+
+    def steepened(self, config: TrainConfig) -> Solved:
+        """The fit with features of the best steepness."""
+        first, *others = STEEPNESS
+        self._say(f"random features of steepness {first:g} are tried")
+        best = self.solve(_steep(config, first))
+        if best.evidence is None:
+            self._say(f"steepness {others[-1]:g} is taken: no evidence is known")
+            return self.solve(_steep(config, others[-1]))
+        for value in others:
+            what = f"random features of steepness {value:g}"
+            self._say(f"{what} are tried")
+            other = self.solve(_steep(config, value))
+            if self._better(other, best, what):
+                best = other
+            elif best.evidence != -inf:
+                break
+        return best
+
+    def doubled(self, best: Solved, doublings: int) -> Solved:
+        """The fit with features doubled as long as that makes it better."""
+        for _ in range(doublings):
+            if best.evidence is None and best.lacks < 1.0:
+                if best.lacks == 0.0:
+                    self._say(
+                        "random features are not doubled: their evidence is not known"
+                    )
+                break
+            many = f"{2 * best.config.field.features} random features"
+            self._say(f"{many} are tried")
+            other = self.solve(_doubled(best.config))
+            if not self._better(other, best, many):
+                break
             best = other
-        elif best.evidence != -inf:
-            break
-    return best
+        return best
 
-
-def _better(
-    other: Candidate, best: Candidate, what: str, say: Callable[[str], None]
-) -> bool:
-    """Whether a fit takes the place of another one."""
-    complaint = other.solved.complaint
-    if bool(complaint) != bool(best.solved.complaint):
-        better, told = not complaint, complaint or "nothing speaks against them"
-    elif best.lacks > 0:
-        better = other.lacks < GAIN * best.lacks
-        told = f"{other.lacks / best.lacks:.2g} of what was left over"
-    elif other.evidence is None or best.evidence is None:
-        better, told = False, "their evidence is not known"
-    elif other.evidence == -inf:
-        better, told = False, complaint or "their evidence is not finite"
-    else:
-        change = other.evidence - best.evidence
-        better, told = change > 0, f"logarithm of the evidence {change:+.1f}"
-    say(f"{what} are {'' if better else 'not '}taken: {told}")
-    return better
+    def _better(self, other: Solved, best: Solved, what: str) -> bool:
+        """Whether a fit takes the place of another one; the log has the reason."""
+        complaint = other.complaint
+        if bool(complaint) != bool(best.complaint):
+            better, reason = not complaint, complaint or "nothing speaks against them"
+        elif best.lacks > 0:
+            better = other.lacks < GAIN * best.lacks
+            reason = f"{other.lacks / best.lacks:.2g} of what was left over"
+        elif other.evidence is None or best.evidence is None:
+            better, reason = False, "their evidence is not known"
+        elif other.evidence == -inf:
+            better, reason = False, complaint or "their evidence is not finite"
+        else:
+            change = other.evidence - best.evidence
+            better, reason = change > 0, f"logarithm of the evidence {change:+.1f}"
+        self._say(f"{what} are {'' if better else 'not '}taken: {reason}")
+        return better
 
 
 def _steep(config: TrainConfig, steepness: float) -> TrainConfig:

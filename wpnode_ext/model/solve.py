@@ -1,153 +1,155 @@
-"""Closed-form training: scale, solve for the head, refine field and states together."""
+"""Learn in closed form: solve for the head, then refine field and states together."""
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from math import inf
 
 import torch
 from torch import Tensor
 
-from ..closed_form import find_support, fit_closed_form
-from ..coordinates.reduced import Coordinates
-from ..coordinates.scaling import LinearScaler, StandardScaler
+from ..closed_form import ClosedFormFit, find_support, fit_closed_form
+from ..closed_form.ridge import Ridge
+from ..coordinates.manifold import fit_completion
+from ..coordinates.scaling import LinearScaler, Scaler
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields import (
+    EquivariantField,
     Forcing,
     LibraryField,
     LinearField,
     RandomFeatureField,
+    RestrictedField,
     RingField,
     SparseField,
 )
 from ..settings.config import TrainConfig
-from ..smoothing import first_states, is_negligible, refine
+from ..smoothing import Refinement, is_negligible, is_wide, refine
+from ..smoothing.gauss_newton import StepFailed
+from ..training.trainer import Row, TrainResult
 from ..training.validation import ForecastValidation
-from .members import draw_members
-from .reduced import (
-    completed,
-    declared,
-    make_state_scaler,
-    restricted,
-    samples_of_rounds,
-    scaled_maps,
-    scaled_series,
-    wants_forecasts,
-)
-from .solved import Solved
+from .ensemble import draw_members
+from .files import RefinedStates
+from .prepare import Learned, Prepared
+
+Say = Callable[[str], None]
 
 # Ridges compared by forecasts of held-out data, in units of the features' size.
 RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, 0)))
 # Coefficients up to which a choice of them is solved for as one problem. Data without
 # noise ask for the smallest terms, too.
 MOST_TERMS = 2000
+# A field does not explain the data if its mean square error at held-out values is above
+# both so many variances of the noise and this share of the signal's; without noise, if
+# its relative weak residual, in the units of the data, is above the last one.
+LARGEST_ERROR, LEAST_SHARE, LARGEST_RESIDUAL = 2.0, 1e-3, 0.3
+# Share of a time derivative that a field without noise may leave over before it is
+# said to lack features.
+ENOUGH = 0.01
+# What rounds of a refinement work on at most: samples times entries of a state, and for
+# fields with many unknowns samples times what is kept for each.
+ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
+# Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
+ORTHOGONAL = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solved(Learned):
+    """A field learned in closed form.
+
+    Attributes:
+        fit: the first solve.
+        ridge_errors: forecast error of every ridge that was tried; empty if none was.
+        refinement: states and rounds, in scaled coordinates; None if not asked for.
+        series: the scaled observations.
+        states: states at their samples, refined where that was asked for.
+        refit: ``refit(part, states)`` is the field that a part of the observations asks
+            for, given the states there.
+    """
+
+    field: LinearField
+    fit: ClosedFormFit
+    ridge_errors: dict[float, float]
+    refinement: Refinement | None
+    series: Series
+    states: Tensor
+    refit: Callable[[Series, Tensor], LinearField]
+
+    def without_end(self, fraction: float) -> LinearField | None:
+        """The field fitted without the end of every series; None where that fails."""
+        smooth = replace(self.series, v=self.states, mask=None)
+        try:
+            kept, _ = self.series.split(fraction)
+            states, _ = smooth.split(fraction)
+            return self.refit(kept, states.v)
+        except (StepFailed, ValueError):
+            return None
+
+    @property
+    def unexplained(self) -> float:
+        """The largest share of a time derivative that the first solve leaves over."""
+        return unexplained(self.fit, self.scaler, self.field.dim)
+
+    @property
+    def evidence(self) -> float | None:
+        """Logarithm of the evidence of noisy data; None where it is not known."""
+        found = self.refinement
+        if found is not None and found.failure:
+            return -inf
+        return None if found is None else found.evidence
+
+    @property
+    def lacks(self) -> float:
+        """Share left over without noise, in units of `ENOUGH`; 0 with noise."""
+        found = self.refinement
+        if found is None or found.history or self.series.forcing is not None:
+            return 0.0
+        return self.unexplained / ENOUGH
 
 
 def solve_field(
-    series: Series,
+    data: Prepared,
     make: Callable[[int, tuple[int, ...]], LinearField],
     config: TrainConfig,
     *,
-    symmetry: Symmetry | None = None,
-    coordinates: str | Coordinates | Tensor | None = None,
     evidence: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Solved:
-    """Fits a field that is linear in its head to all of a series.
+    """Fits a field that is linear in its head to all observations.
 
     Args:
-        series: observations in their own units.
-        make: the field for a number of inputs and the shape of a scaled state; its
-            hidden layers are drawn anew.
-        config: resolved settings.
-        symmetry: of the system, in the units of the data; that of the settings by
-            default.
-        coordinates: those the field is fitted in, likewise; see
-            :mod:`wpnode_ext.coordinates.reduced`.
-        evidence: whether the refinement tells how likely the field makes the data.
-        say: told what was decided.
+        data: the observations.
+        make: returns the field for a number of inputs and the shape of a scaled state;
+            its hidden layers are drawn anew.
+        config: settings, every entry filled in.
+        evidence: whether the refinement computes the evidence of the field.
+        say: receives one line for every decision.
     """
-    forcing_scaler = None
-    if series.forcing is not None:
-        forcing_scaler = StandardScaler().fit(series.forcing.flatten(1))
-    forcing_dim = 0 if series.forcing is None else series.forcing[0].numel()
-    state = tuple(series.state_shape)
-    symmetry, coordinates = declared(series, config, symmetry, coordinates)
-    scaler = make_state_scaler(series, config, symmetry, coordinates)
-    field = make(forcing_dim, scaler.scaled_shape(state)).double()
-    if (field.dim,) != state:
-        say(f"{field.dim} coordinates for states of {state[0]} entries")
-    scaled = scaled_series(series, scaler, forcing_scaler)
-    if scaled.forcing is not None and series.n_series == 1:
+    scaled, first = data.scaled, data.first
+    field = make(data.forcing_dim, data.scaled_shape).double()
+    entries = tuple(data.series.state_shape)
+    if (field.dim,) != entries:
+        say(f"{field.dim} coordinates for states of {entries[0]} entries")
+    if scaled.forcing is not None and scaled.n_series == 1:
         field.forcing = Forcing(scaled.times, scaled.forcing)
-    maps = scaled_maps(symmetry, scaler)
-    first = first_states(scaled)
-    _draw(field, first.states, scaled.forcing, maps, config.seed)
-    field, maps = restricted(field, maps)
-    weak: dict[str, Any] = {
-        "p": config.weak.p,
-        "ell": config.weak.ell,
-        "q": config.weak.q,
-    }
+    _draw_features(field, first.states, scaled.forcing, data.maps, config.seed)
+    field, maps = restricted(field, data.maps)
     if config.closed_form.sparse:
-        share = config.validation.fraction
-        field = _sparse(field, scaled, first.states, weak, share, say)
-    ridge, errors = config.closed_form.ridge, {}
+        field = _sparse(field, scaled, first.states, config, say)
     clean = is_negligible(first.sigma, scaled)
-    if ridge is None and not clean and wants_forecasts(field):
-        errors = _compare_ridges(field, scaled, first.states, config, maps)
-        if errors:
-            # Of equals the largest: forecasts that all fail tell nothing.
-            ridge = max(errors, key=lambda value: (-errors[value], value))
-            say(f"ridge {ridge:g}: forecasts held-out data best")
-    taken = "gcv" if ridge is None else ridge
-    if clean:
-        # Nothing but rounding limits the fit: all digits count.
-        weak["accumulate"] = "qr"
-    start = fit_closed_form(
-        field, scaled, states=first.states, ridge=taken, symmetry=maps, **weak
-    )
-    begun = False
-
-    def fit_states(field: LinearField, part: Series, states: Tensor) -> LinearField:
-        # What the smoother believed is believed on both sides of the weak form.
-        observed = replace(part, v=states, mask=None)
-        fit_closed_form(field, observed, ridge=taken, symmetry=maps, **weak)
-        return field
-
-    def fit(states: Tensor) -> LinearField:
-        nonlocal begun
-        if begun:
-            fit_states(field, scaled, states)
-        begun = True
-        return field
-
-    refinement = None
-    told_apart = series.forcing is None or series.n_series == 1
-    if config.refine and not told_apart:
-        say("states are not refined: several series with inputs share one clock")
-    if config.refine and told_apart:
-        refinement = refine(
-            scaled,
-            fit,
-            # Data under many maps are known to the fit alone.
-            update="auto" if maps is None else "fit",
-            samples=samples_of_rounds(field, first.states),
-            evidence=evidence,
-            seed=config.seed,
-            progress=lambda number, row: say(
-                f"round {number}: held-out error {row.held_out:.3f} noise variances, "
-                f"states changed by {row.change:.2g} sigma"
-            ),
-        )
-        say(f"refinement: {refinement.reason}")
-        found = refinement.field
-        assert isinstance(found, LinearField)
-        field = found
-    found_states = first.states if refinement is None else refinement.states
+    ridge, errors = _choose_ridge(field, data, config, maps, clean, say)
+    # Without noise rounding alone limits the fit: all digits count.
+    problem = _Problem(config, ridge, maps, "qr" if clean else "auto")
+    fit = problem.solve(field, scaled, first.states)
+    refinement = _refine(field, data, problem, evidence, say)
+    states = first.states
+    if refinement is not None:
+        assert isinstance(refinement.field, LinearField)
+        field, states = refinement.field, refinement.states
+    scaler = data.scaler
     if isinstance(scaler, LinearScaler):
-        scaler = completed(scaler, series, found_states, symmetry)
+        scaler = _completed(scaler, data.series, states, data.symmetry)
     members: list[LinearField] = []
     if config.ensemble > 0:
         members = draw_members(
@@ -155,44 +157,127 @@ def solve_field(
             config.ensemble,
             likely=None if refinement is None else refinement.likely,
             series=scaled,
-            states=found_states,
-            refit=lambda member, part, states: fit_closed_form(
-                member, part, states=states, ridge=taken, symmetry=maps, **weak
-            ),
+            states=states,
+            refit=problem.solve,
             ell=config.weak.ell,
             seed=config.seed,
         )
-
-    def refit(part: Series, states: Tensor) -> LinearField:
-        if refinement is not None and refinement.again is not None:
-            found = refinement.again(part, states)
-            assert isinstance(found, LinearField)
-            return found
-        return fit_states(deepcopy(field), part, states)
-
+    left = unexplained(fit, scaler, field.dim)
     return Solved(
-        field,
-        scaler,
-        forcing_scaler,
-        start,
-        errors,
-        refinement,
-        members,
-        field.forcing,
-        scaled,
-        found_states,
-        refit,
+        field=field,
+        config=config,
+        scaler=scaler,
+        result=_as_result(refinement, left),
+        members=members,
+        refined=None if refinement is None else _in_units(refinement, scaler),
+        complaint=complaint_about(scaled, left, refinement),
+        fit=fit,
+        ridge_errors=errors,
+        refinement=refinement,
+        series=scaled,
+        states=states,
+        refit=_refit(field, refinement, problem),
     )
 
 
-def _draw(
+@dataclass(frozen=True)
+class _Problem:
+    """The weak least squares of a fit, for any field and part of the observations."""
+
+    config: TrainConfig
+    ridge: Ridge
+    maps: Symmetry | None
+    accumulate: str = "auto"
+
+    def solve(
+        self, field: LinearField, series: Series, states: Tensor | None
+    ) -> ClosedFormFit:
+        """Sets the coefficients; features are evaluated at the states."""
+        weak = self.config.weak
+        return fit_closed_form(
+            field,
+            series,
+            states=states,
+            p=weak.p,
+            ell=weak.ell,
+            q=weak.q,
+            ridge=self.ridge,
+            symmetry=self.maps,
+            accumulate=self.accumulate,  # type: ignore[arg-type]
+        )
+
+    def solve_smooth(
+        self, field: LinearField, series: Series, states: Tensor
+    ) -> LinearField:
+        """Sets the coefficients; smoothed states take the place of observations."""
+        self.solve(field, replace(series, v=states, mask=None), None)
+        return field
+
+
+def complaint_about(scaled: Series, left: float, refinement: Refinement | None) -> str:
+    """The reason not to use a field, "" if there is none.
+
+    A field that suits the data predicts values kept from the refinement to their noise.
+    Without noise, and without rounds, its weak residual decides.
+
+    Args:
+        scaled: the observations.
+        left: the largest share of a time derivative that the field leaves over.
+        refinement: states and rounds, or None.
+    """
+    if refinement is not None and refinement.failure:
+        return refinement.failure
+    if refinement is not None and refinement.history:
+        missed = refinement.judged.held_out
+        # Not of the refined states: those of a bad field may be anywhere.
+        size = scaled.v.double().var(0)
+        share = missed * (refinement.sigma.square() / size)[size > 0].mean().item()
+        if not (missed < LARGEST_ERROR or share < LEAST_SHARE):
+            return f"held-out values were missed by {missed:.3g} variances"
+    elif not left < LARGEST_RESIDUAL:
+        return f"{100 * left:.0f} % of the time derivative is not explained"
+    return ""
+
+
+def unexplained(fit: ClosedFormFit, scaler: Scaler, dim: int) -> float:
+    """The largest share of a time derivative that a solve leaves over.
+
+    Of an entry of the data: coordinates that hardly move it are hard to explain, driven
+    as they are by those that were left out, and matter as little.
+    """
+    left, size = fit.residual, fit.size
+    if len(left) == dim:
+        left, size = scaler.spread(left), scaler.spread(size)
+    return (left / torch.where(size > 0, size, 1.0)).max().item()
+
+
+def restricted(
+    field: LinearField, maps: Symmetry | None
+) -> tuple[LinearField, Symmetry | None]:
+    """The field made to commute with the maps, and the maps a fit must still apply.
+
+    Polynomials, and random features drawn in families, are restricted to the
+    coefficients that commute with the maps, where these are orthogonal and a whole
+    group. For other fields the fit sees the data under every map.
+    """
+    if maps is None or field.forcing_dim or not maps.is_group:
+        return field, maps
+    if not _orthogonal(maps.matrices):
+        return field, maps
+    families = isinstance(field, RandomFeatureField) and _in_families(field, maps)
+    if isinstance(field, LibraryField) or families:
+        return EquivariantField.of(field, maps.matrices), None
+    return field, maps
+
+
+def _draw_features(
     field: LinearField,
     states: Tensor,
     forcing: Tensor | None,
     maps: Symmetry | None,
     seed: int,
 ) -> None:
-    """Hidden layers for the box of the states; polynomials have none."""
+    """Draws hidden layers for the box of the states; polynomials have none."""
     local = field.local if isinstance(field, RingField) else field
     if not isinstance(local, RandomFeatureField):
         return
@@ -219,18 +304,26 @@ def _sparse(
     field: LinearField,
     series: Series,
     states: Tensor,
-    weak: dict[str, Any],
-    share: float,
-    say: Callable[[str], None],
+    config: TrainConfig,
+    say: Say,
 ) -> LinearField:
-    """The field with few of its terms; whole where the record is too short to tell."""
+    """The field with few of its terms, or with all where the record is too short."""
     if not isinstance(field, LibraryField) or field.forcing_dim:
         raise ValueError(
             "`closed_form.sparse` must go with field='library' without symmetry and "
             f"inputs; the field is a {type(field).__name__}."
         )
+    weak, share = config.weak, config.validation.fraction
     try:
-        support = find_support(field, series, states=states, fraction=share, **weak)
+        support = find_support(
+            field,
+            series,
+            states=states,
+            fraction=share,
+            p=weak.p,
+            ell=weak.ell,
+            q=weak.q,
+        )
     except ValueError as error:
         say(f"all terms are kept: {error}")
         return field
@@ -244,19 +337,45 @@ def _sparse(
     return SparseField(field, support)
 
 
-def _compare_ridges(
+def _choose_ridge(
     field: LinearField,
-    series: Series,
-    states: Tensor,
+    data: Prepared,
     config: TrainConfig,
     maps: Symmetry | None,
+    clean: bool,
+    say: Say,
+) -> tuple[Ridge, dict[float, float]]:
+    """The ridge, and the forecast errors of those compared, if any were."""
+    ridge = config.closed_form.ridge
+    if ridge is not None:
+        return ridge, {}
+    # Where sites share coefficients these are few for the data, and the score of the
+    # fit can choose; not for random features under a symmetry of few maps.
+    if isinstance(field, RestrictedField):
+        by_forecasts = isinstance(field.base, RandomFeatureField)
+    else:
+        by_forecasts = field.sites == 1
+    if clean or not by_forecasts:
+        return "gcv", {}
+    problem = _Problem(config, "gcv", maps)
+    errors = _ridge_errors(field, data.scaled, data.first.states, problem)
+    if not errors:
+        return "gcv", {}
+    # Of equals the largest: forecasts that all fail are no reason for a small one.
+    best = max(errors, key=lambda value: (-errors[value], value))
+    say(f"ridge {best:g}: forecasts held-out data best")
+    return best, errors
+
+
+def _ridge_errors(
+    field: LinearField, series: Series, states: Tensor, problem: _Problem
 ) -> dict[float, float]:
     """Errors of forecasts of smoothed held-out states, for each ridge."""
+    held_out, shortest = problem.config.validation, problem.config.weak.ell + 1
     smooth = replace(series, v=states, mask=None)
     try:
-        shortest = config.weak.ell + 1
-        train, _ = series.split(config.validation.fraction, min_length=shortest)
-        seen, held = smooth.split(config.validation.fraction, min_length=shortest)
+        train, _ = series.split(held_out.fraction, min_length=shortest)
+        seen, held = smooth.split(held_out.fraction, min_length=shortest)
     except ValueError:
         return {}
     if series.forcing is not None:
@@ -264,17 +383,152 @@ def _compare_ridges(
         return {}
     validate = ForecastValidation(
         held,
-        starts=config.validation.starts,
-        horizon=config.validation.horizon,
+        starts=held_out.starts,
+        horizon=held_out.horizon,
     )
-    fit = fit_closed_form(
-        field,
-        train,
-        states=seen.v,
-        p=config.weak.p,
-        ell=config.weak.ell,
-        q=config.weak.q,
-        symmetry=maps,
-    )
+    fit = problem.solve(field, train, seen.v)
     heads = torch.stack([fit.with_ridge(ridge) for ridge in RIDGES])
     return dict(zip(RIDGES, validate.compare(field, heads).tolist(), strict=True))
+
+
+def _refine(
+    field: LinearField, data: Prepared, problem: _Problem, evidence: bool, say: Say
+) -> Refinement | None:
+    """Improves a fitted field and the states together, if that was asked for."""
+    scaled, config = data.scaled, problem.config
+    if not config.refine:
+        return None
+    if scaled.forcing is not None and scaled.n_series > 1:
+        say("states are not refined: several series with inputs share one clock")
+        return None
+    begun = False
+
+    def fit(states: Tensor) -> LinearField:
+        nonlocal begun
+        if begun:
+            problem.solve_smooth(field, scaled, states)
+        begun = True
+        return field
+
+    found = refine(
+        scaled,
+        fit,
+        # A field under many maps is improved by the fit alone, which applies them.
+        update="auto" if problem.maps is None else "fit",
+        samples=_samples_of_rounds(field, data.first.states),
+        evidence=evidence,
+        seed=config.seed,
+        progress=lambda number, row: say(
+            f"round {number}: held-out error {row.held_out:.3f} noise variances, "
+            f"states changed by {row.change:.2g} sigma"
+        ),
+    )
+    say(f"refinement: {found.reason}")
+    return found
+
+
+def _refit(
+    field: LinearField, refinement: Refinement | None, problem: _Problem
+) -> Callable[[Series, Tensor], LinearField]:
+    """Fits the field anew to part of the observations, as it was fitted to all."""
+    again = None if refinement is None else refinement.again
+
+    def refit(part: Series, states: Tensor) -> LinearField:
+        if again is None:
+            return problem.solve_smooth(deepcopy(field), part, states)
+        found = again(part, states)
+        assert isinstance(found, LinearField)
+        return found
+
+    return refit
+
+
+def _in_units(found: Refinement, scaler: Scaler) -> RefinedStates:
+    """Refined states in the units of the data."""
+    return RefinedStates(
+        scaler.inverse(found.states),
+        scaler.spread(found.std),
+        scaler.spread(found.sigma),
+        _rounds(found),
+        found.process_noise,
+    )
+
+
+def _rounds(found: Refinement | None) -> list[Row]:
+    """The rounds as rows of a training run."""
+    rows = [] if found is None else found.history
+    return [
+        {
+            "epoch": number,
+            "loss": row.held_out,
+            "innovation": row.innovation,
+            "change": row.change,
+        }
+        for number, row in enumerate(rows)
+    ]
+
+
+def _as_result(found: Refinement | None, left: float) -> TrainResult:
+    """The rounds as a training run; the score is the error they ended with."""
+    history = _rounds(found)
+    if found is None:
+        return TrainResult(0, 0, left, "closed form")
+    score = found.judged.held_out if history else left
+    return TrainResult(len(history), found.best, score, found.reason, history=history)
+
+
+def _completed(
+    scaler: LinearScaler,
+    series: Series,
+    states: Tensor,
+    symmetry: Symmetry | None,
+) -> LinearScaler:
+    """The scaler with what it leaves out, where the coordinates predict that.
+
+    Args:
+        scaler: as it was made.
+        series: observations in their own units.
+        states: refined ones, in scaled coordinates.
+        symmetry: of the system, in the units of the data.
+    """
+    whole, v = ~series.missing, series.v.double()
+    if v.shape[1] == len(scaler.encode):
+        return scaler
+    maps = None
+    if symmetry is not None and _orthogonal(symmetry.group):
+        own = symmetry.in_coordinates(scaler.encode, scaler.decode)
+        maps = own.group, symmetry.group
+    step = series.dt
+    if step is None:
+        step = series.times.diff().median().item()
+    found = fit_completion(
+        (v - scaler.inverse(scaler.transform(v)))[whole],
+        states[whole],
+        size=v[whole].std().item(),
+        # Soon beside the motion of the coordinates, slow beside a solver's steps.
+        rate=1 / (4 * step),
+        maps=maps,
+    )
+    return LinearScaler(scaler.encode, scaler.decode, scaler.shift, found)
+
+
+def _samples_of_rounds(field: LinearField, states: Tensor) -> int:
+    """Samples that rounds of a refinement should work on."""
+    if not is_wide(field, states):
+        return ROUND_NUMBERS // field.dim
+    return WIDE_NUMBERS // max(field.dim**2, field.sites * field.n_features)
+
+
+def _orthogonal(maps: Tensor) -> bool:
+    eye = torch.eye(maps.shape[1], dtype=maps.dtype)
+    return bool(((maps @ maps.mT - eye).abs() < ORTHOGONAL).all())
+
+
+def _in_families(field: RandomFeatureField, maps: Symmetry) -> bool:
+    """Whether the rows of the hidden layer are those of the first family, mapped."""
+    size, rest = divmod(field.width, len(maps))
+    if rest or field.depth > 1:
+        return False
+    w = field.layers()[0][0].double()
+    images = torch.cat([w[:size] @ g for g in maps.matrices])
+    return bool(torch.allclose(w, images, atol=1e-10))

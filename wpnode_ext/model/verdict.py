@@ -8,20 +8,28 @@ beat, after it the second.
 
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..data import Series
+from ..fields import as_field
 from ..fields.base import device_of
 from ..metrics import GoodnessOfFit
 from ..metrics.hidden_state import HiddenState, find_hidden_state
-from ..solvers.rollouts import rollout
+from ..smoothing.held_out import spread_stretches
+from ..solvers.rollouts import in_dtype, rollout
 from ..solvers.stiff import stiff_part
 from ..training.validation import ForecastValidation
+from .inputs import attached, inputs_of, running_clocks
+
+if TYPE_CHECKING:
+    from .forecaster import Forecaster
 
 Grade = Literal["good", "usable", "do not use"]
 
@@ -354,3 +362,68 @@ def _percent(share: float) -> str:
 def verdict_from(stored: dict[str, Any] | None) -> Verdict | None:
     """The verdict of :meth:`Verdict.summary`; None of None."""
     return None if stored is None else Verdict(**stored)
+
+
+# Share of the data that forecasts are compared with where the settings hold out none,
+# and samples whose residuals are looked at.
+HELD_OUT, RESIDUAL_SAMPLES = 0.1, 20_000
+
+
+def judge_model(
+    model: "Forecaster",
+    series: Series,
+    held_out: Series | None = None,
+    *,
+    probe: nn.Module | None = None,
+    complaint: str = "",
+) -> Verdict:
+    """The verdict on a fitted model.
+
+    Args:
+        model: the model.
+        series: observations it was fitted to.
+        held_out: those it was not fitted to; by default the end of `series`.
+        probe: its field fitted without that end, in scaled coordinates.
+        complaint: what already speaks against the model.
+    """
+    unseen = held_out is not None or probe is not None
+    training = series
+    if held_out is None:
+        fraction = model.config_.validation.fraction or HELD_OUT
+        try:
+            training, held_out = series.split(fraction)
+        except ValueError as error:
+            return Verdict("usable", f"forecasts could not be judged: {error}")
+    clock = inputs = None
+    if model.forcing_scaler_ is not None:
+        clock = running_clocks([held_out])[0]
+        inputs = inputs_of(held_out, clock, model.forcing_scaler_)
+    fields = [model.field_] if probe is None else [model.field_, probe]
+    with ExitStack() as inputs_attached:
+        for field in fields:
+            inputs_attached.enter_context(attached(field, inputs))
+        physical = [
+            as_field(in_dtype(model.scaler_.to_physical(f), torch.float64))
+            for f in fields
+        ]
+        return judge_fit(
+            physical[0],
+            training,
+            held_out,
+            probe=physical[-1],
+            clock=clock,
+            goodness=partial(_residuals, model, series),
+            unseen=unseen,
+            complaint=complaint,
+        )
+
+
+def _residuals(model: "Forecaster", series: Series) -> GoodnessOfFit | None:
+    """Goodness of fit to part of the observations; None where it cannot be had."""
+    length = max(1000, 20 * (model.config_.weak.ell + 1))
+    part = series.cut(spread_stretches(series, RESIDUAL_SAMPLES, length))
+    try:
+        return model.goodness_of_fit(part)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Irregular times, no noise, too few segments, or a field without a derivative.
+        return None

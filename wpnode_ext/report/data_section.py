@@ -8,10 +8,10 @@ from .. import figures
 from ..data import Series
 from ..data.noise import NOISE_OF, noise_ratio, noise_table
 from ..figures import save_figure
+from ..model.files import RefinedStates
 from ..model.forecaster import Forecaster
 from ..model.prepare import filtered
 from ..training.run_folder import RunFolder
-from ..training.states_file import RefinedStates
 from ..weak.noise import estimate_noise
 from .html import Page
 

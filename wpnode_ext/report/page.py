@@ -13,11 +13,11 @@ from ..metrics import GoodnessOfFit
 from ..metrics.climate import Climate
 from ..metrics.evaluation import Evaluation
 from ..model.ensemble import EnsembleForecast
+from ..model.files import read_states
 from ..model.forecaster import Forecaster
 from ..settings.text import read_settings
 from ..training.log import read_metrics
 from ..training.run_folder import RunFolder
-from ..training.states_file import read_states
 from .data_section import MANY, Names, add_figure, show_data, show_refined
 from .html import Page
 

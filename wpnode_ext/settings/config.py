@@ -21,6 +21,7 @@ from typing import (
     get_type_hints,
 )
 
+from ..common.registry import suggestion
 from ..fields.factory import FieldConfig
 from ..weak.plan import WeakForm
 from .text import check_plain, in_one_line, read_settings, refuse_interpolation
@@ -69,10 +70,11 @@ class OptimConfig:
     """Optimiser, learning rate on plateaus, early stopping on the training loss.
 
     `batch_size` counts segments (windows for the strong method). Every `refit_every`
-    epochs, from the first on, the last layer is solved for; 0: never.
+    epochs, from the first on, the last layer is solved for; 0: never. `options` are
+    further arguments of the optimiser, numbers and texts.
     """
 
-    name: Literal["adam", "adamw"] = "adam"
+    name: str = "adam"
     lr: float = 2e-3
     weight_decay: float = 0.0
     batch_size: int = 2048
@@ -85,6 +87,7 @@ class OptimConfig:
     min_lr: float = 1e-6
     clip: float | None = None
     refit_every: int = 0
+    options: dict[str, Any] = setting(default_factory=dict)
 
 
 @dataclass
@@ -148,8 +151,7 @@ Config = TypeVar("Config")
 
 def resolve(config: TrainConfig) -> TrainConfig:
     """`config` with the method's values in place of None and "auto", checked."""
-    if config.method not in METHODS:
-        raise ValueError(f"`method` must be one of {METHODS}; got {config.method!r}.")
+    check_names(config)
     method = "wp" if config.method == "auto" else config.method
     config = replace(config, method=method, field=replace(config.field))
     if config.field.kind == "auto":
@@ -179,6 +181,27 @@ def resolve(config: TrainConfig) -> TrainConfig:
             f"got {config.validation.fraction}."
         )
     return replace(config, weak=weak, strong=strong, optim=optim)
+
+
+def check_names(config: TrainConfig) -> None:
+    """Raises ValueError, with the nearest name, for a method that does not exist."""
+    if config.method not in METHODS:
+        raise ValueError(
+            f"`method` must be one of {', '.join(METHODS)}; got {config.method!r}."
+            f"{suggestion(config.method, METHODS)}"
+        )
+
+
+def changed(config: Config, entries: Mapping[str, Any]) -> Config:
+    """A copy with new values of entries, named as in "weak.ell"; None is no change."""
+    found = replace(config)  # type: ignore[type-var]
+    for name, value in entries.items():
+        head, _, rest = name.partition(".")
+        if value is not None:
+            if rest:
+                value = changed(getattr(found, head), {rest: value})
+            found = replace(found, **{head: value})  # type: ignore[type-var]
+    return found
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -7,8 +7,9 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,8 @@ import torch
 
 from ..common.files import lock, named_errors, remove_leftovers, write_text
 from ..ops.backend import build_info
+from .distributed import ProcessGroup
+from .log import RunLog
 
 _PACKAGES = ("wpnode_ext", "torch", "numpy", "scipy", "torchdiffeq", "omegaconf")
 
@@ -107,6 +110,80 @@ class RunFolder:
     def write_environment(self, **more: Any) -> None:
         """Versions, machine, commit of the working directory, and what is added."""
         write_text(self.env, json.dumps(environment() | more, indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a fit runs, and who sees its progress.
+
+    Attributes:
+        folder: for checkpoints, metrics, states and the log, or None.
+        resume: whether the run in this folder is continued.
+        group: processes that train together.
+        verbose: whether progress is shown.
+        begin: called by the main process before learning, with settings from which a
+            run that is killed can be started again.
+    """
+
+    folder: RunFolder | None = None
+    resume: bool = False
+    group: ProcessGroup = ProcessGroup()
+    verbose: bool = False
+    begin: Callable[[Any], None] = lambda settings: None
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Holds the folder, in the main process, until the block ends."""
+        with ExitStack() as stack:
+            with self.group.main_first("open the run folder"):
+                if self.group.is_main and self.folder is not None:
+                    stack.enter_context(self.folder.locked())
+            yield
+
+    def started(self, settings: Any) -> None:
+        """Calls `begin` in the main process; the others wait for it."""
+        with self.group.main_first("begin the run"):
+            if self.group.is_main:
+                self.begin(settings)
+
+    def keep(self, write: Callable[[RunFolder], None]) -> None:
+        """Calls `write` with the folder, in the main process, if there is a folder."""
+        if self.folder is not None and self.group.is_main:
+            write(self.folder)
+
+    def log(self, *, metrics: bool = False, tensorboard: bool = False) -> RunLog:
+        """Progress and the log of the run; silent in processes other than the main one.
+
+        Args:
+            metrics: whether every epoch becomes a row of the table of metrics.
+            tensorboard: whether the run writes for TensorBoard as well.
+        """
+        if not self.group.is_main:
+            return RunLog(progress=False)
+        folder = self.folder
+        if folder is None:
+            return RunLog(progress=self.verbose)
+        return RunLog(
+            log=folder.log,
+            progress=self.verbose,
+            metrics=folder.metrics if metrics else None,
+            tensorboard=folder.path / "tensorboard" if tensorboard else None,
+        )
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """Folder of the checkpoints of the run."""
+        return None if self.folder is None else self.folder.checkpoints
+
+    def checkpoint(self, folder: Path | None) -> Path | None:
+        """The checkpoint to continue from, the same on every process; None: begin.
+
+        A run that was killed before its first checkpoint begins again.
+        """
+        last = None if folder is None else folder / "last.pt"
+        there = self.resume and last is not None and last.exists()
+        # The main process may write its first checkpoint before another one looks.
+        return last if self.group.share([float(there)])[0] else None
 
 
 class RunFolderBusyError(RuntimeError):

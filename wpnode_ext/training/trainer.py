@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from ..closed_form import refit_head
 from ..common.schema import check_like, check_tensor
@@ -27,6 +26,7 @@ from . import checkpoint
 from .batches import Batch, Batches
 from .distributed import ProcessGroup
 from .objective import Objective
+from .optimisers import make_optimiser, on_plateaus
 
 Row = dict[str, float]
 
@@ -200,20 +200,10 @@ class Trainer:
         self._folder = None if folder is None else Path(folder)
         self._extra = extra or {}
         optim = self.config.optim
-        kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        self._optimizer = kinds[optim.name](
-            [{"params": parameters}, *task.groups],
-            lr=optim.lr,
-            weight_decay=optim.weight_decay,
-        )
-        on_plateaus = partial(
-            ReduceLROnPlateau,
-            factor=optim.plateau_factor,
-            patience=optim.plateau_patience or 1,
-            threshold=optim.plateau_threshold,
-            min_lr=optim.min_lr,
-        )
-        self._scheduler = (task.schedule or on_plateaus)(self._optimizer)
+        groups = [{"params": parameters}, *task.groups]
+        self._optimizer = make_optimiser(groups, optim)
+        schedule = task.schedule or partial(on_plateaus, config=optim)
+        self._scheduler = schedule(self._optimizer)
         device = self.group.device.type
         half = self.config.amp and device == "cuda"
         self._amp = torch.amp.GradScaler(device, enabled=half)
