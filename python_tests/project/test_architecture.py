@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +17,15 @@ MAP = ROOT / "docs" / "tree.md"
 FOLDERS = re.findall(r"^\| `(\w+)` \|", MAP.read_text(encoding="utf-8"), re.MULTILINE)
 # Files beside the folders: the public names, the command, the compiled module.
 TOP = {"__init__", "__main__", "_C"}
-# Needed by some users only: imported inside the function that needs them.
-OPTIONAL = {
+# Optional, or slow to import: imported inside the functions that need them.
+LAZY = {
     "dysts",
     "matplotlib",
     "omegaconf",
+    "pandas",
+    "scipy",
     "tensorboard",
+    "torchdiffeq",
     "tqdm",
     "wandb",
     "xarray",
@@ -73,7 +77,7 @@ def reversed_arrows(package: Path) -> list[str]:
     return found
 
 
-def eager_optional_imports(package: Path) -> list[str]:
+def eager_imports(package: Path) -> list[str]:
     found = []
     for path in sorted(package.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -86,7 +90,7 @@ def eager_optional_imports(package: Path) -> list[str]:
             found += [
                 f"{path.relative_to(package)}:{node.lineno} imports {name}"
                 for name in names
-                if name.split(".")[0] in OPTIONAL
+                if name.split(".")[0] in LAZY
             ]
     return found
 
@@ -150,8 +154,20 @@ def test_a_reversed_arrow_is_found_however_it_is_written(
     ]
 
 
-def test_optional_packages_are_imported_only_where_they_are_needed() -> None:
-    assert eager_optional_imports(PACKAGE) == []
+def test_lazy_packages_are_imported_inside_functions_only() -> None:
+    assert eager_imports(PACKAGE) == []
+
+
+def test_importing_the_package_loads_no_lazy_package() -> None:
+    # In a process of its own, after torch: what torch loads is no cost of ours.
+    script = (
+        "import sys, torch; before = set(sys.modules); import wpnode_ext;"
+        "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
+    )
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "wpnode_ext" in loaded.split()
+    assert LAZY & set(loaded.split()) == set()
 
 
 def test_no_file_names_a_folder_of_one_machine() -> None:

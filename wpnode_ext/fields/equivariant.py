@@ -2,7 +2,6 @@
 
 import torch
 from jaxtyping import Float
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from .library import LibraryField
@@ -193,6 +192,9 @@ def _blocks(basis: Float[Tensor, "F D J"]) -> list[tuple[Tensor, Tensor, Tensor]
     at both, ``[rows, D, columns]``. A product with all of them is one with the basis,
     without its zeros.
     """
+
+    from scipy.sparse.csgraph import connected_components
+
     linked = (basis != 0).any(1)
     graph = torch.cat([linked.new_zeros(len(linked), len(linked)), linked], 1)
     whole = torch.cat([graph, torch.zeros_like(graph[:1]).expand(linked.shape[1], -1)])

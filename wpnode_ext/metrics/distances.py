@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from ..common.arrays import as_float64
@@ -128,6 +127,9 @@ def kernel_density(
         edges: ends of the grid along each axis.
         n_grid: points along each axis.
     """
+
+    from scipy.ndimage import gaussian_filter
+
     n, d = x.shape
     counts = np.zeros((n_grid,) * d)
     places, sigmas = [], []

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from scipy.special import gammaincc
-from scipy.stats import shapiro
 from torch import Tensor
 
 from ..common.arrays import as_float64, as_generator
@@ -157,6 +155,9 @@ def ljung_box(
         The smallest p-value times the number of columns (at most 1), and the
         autocorrelation at lags 1 to L averaged over the columns.
     """
+
+    from scipy.special import gammaincc
+
     n = len(x)
     n_lags = min(n_lags, n // 4)
     if n_lags < 1:
@@ -179,6 +180,9 @@ def shapiro_wilk(x: Float[Tensor, "n D"]) -> float:
         The smallest p-value times the number of columns, at most 1. Of more rows than
         the test is made for, evenly spread ones are taken.
     """
+
+    from scipy.stats import shapiro
+
     if len(x) < 3:
         raise ValueError(f"`x` must have at least 3 rows; got {len(x)}.")
     rows = x[:: -(-len(x) // SHAPIRO_ROWS)].cpu().numpy()

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from ..data import Series
 from ..weak.segments import window_starts
@@ -60,6 +59,9 @@ def find_hidden_state(series: Series, *, lag: int) -> HiddenState | None:
     Returns:
         None where the record is too short, its times irregular or its states too large.
     """
+
+    from scipy.spatial import KDTree
+
     size = series.state_shape.numel()
     if series.dt is None or size > LARGEST:
         return None

@@ -5,9 +5,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter1d
-from scipy.spatial.distance import cdist
-from scipy.special import logsumexp
 from torch import Tensor
 
 from ..common.arrays import as_float64, as_generator
@@ -137,6 +134,9 @@ def _mixtures(
     n_samples: int,
     generator: torch.Generator,
 ) -> float:
+    from scipy.spatial.distance import cdist
+    from scipy.special import logsumexp
+
     scale = truth.std(0)
     scale[scale == 0] = 1.0
 
@@ -162,6 +162,9 @@ def _spectrum(x: Tensor, smoothing: float) -> NDArray[Any]:
 
     That of a component at rest is 0.
     """
+
+    from scipy.ndimage import gaussian_filter1d
+
     centred = (x - x.mean(0)).numpy()
     power = (np.abs(np.fft.rfft(centred, axis=0)) ** 2).mean(1)[1:]
     smooth = gaussian_filter1d(power, smoothing, axis=0, mode="nearest")

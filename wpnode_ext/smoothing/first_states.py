@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.interpolate import PchipInterpolator
 from torch import Tensor
 
 from ..common.typing import Array
@@ -191,6 +190,9 @@ def _bridged(
     Between them on a monotone cubic, which does not overshoot; before the first and
     after the last of a stretch equal to it.
     """
+
+    from scipy.interpolate import PchipInterpolator
+
     if sound.all():
         return states
     states, times = states.clone(), series.times

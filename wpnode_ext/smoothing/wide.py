@@ -11,7 +11,6 @@ from math import isfinite
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.sparse.linalg import aslinearoperator, cg
 from torch import Tensor
 
 from ..fields.linear import LinearField
@@ -178,6 +177,8 @@ class _Solver:
     def solve(
         self, rhs: Float[Tensor, "K O"], residual: float = RESIDUAL
     ) -> Float[Tensor, "K O"]:
+        from scipy.sparse.linalg import aslinearoperator, cg
+
         shape, size = rhs.shape, rhs.numel()
 
         def product(given: np.ndarray) -> np.ndarray:

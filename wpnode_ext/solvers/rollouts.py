@@ -8,7 +8,6 @@ from math import ceil
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torchdiffeq import odeint
 
 from ..common.arrays import as_float64
 from ..common.typing import Array, Field
@@ -199,6 +198,8 @@ def in_dtype(field: Field | nn.Module, dtype: torch.dtype) -> Field:
 def _solver(
     method: str, rtol: float, atol: float, step: float | None, max_steps: int
 ) -> _Solve:
+    from torchdiffeq import odeint
+
     if method == "rk4_classic":
         return lambda f, u, t: _classic(f, u, t, step)
     if method in FIXED_STEP:

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from ..common.arrays import as_float64, as_generator
@@ -104,6 +103,9 @@ class System(ABC):
         self, start: Float[Tensor, "..."], t: NDArray[Any]
     ) -> Float[Tensor, "n ..."]:
         """The trajectory from `start` at the times `t`, ``t[0] = 0``."""
+
+        from scipy.integrate import solve_ivp
+
         if len(t) == 1:
             return start[None].clone()
 

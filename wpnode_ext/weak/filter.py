@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from scipy.linalg import cho_solve_banded, cholesky_banded
 from torch import Tensor
 
 from .. import ops
@@ -196,6 +195,9 @@ def _project(
     x: Float[Tensor, "N D"], seen: Bool[Tensor, " N"], bump: _Bump
 ) -> Float[Tensor, "N D"]:
     """Least-squares fit of the samples seen (others must be 0) by translated bumps."""
+
+    from scipy.linalg import cho_solve_banded, cholesky_banded
+
     phi, q = bump.phi, bump.q
     n, width = len(x), len(phi)
     room = n + 2 * bump.overhang
