@@ -1,11 +1,11 @@
-"""Fixtures every test file may ask for: where, in which precision, how exactly."""
+"""Fixtures of all tests: devices, precisions, tolerances, seeds, folders, data."""
 
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# One thread, here and in processes that tests start: threads that wait for a busy core
-# make a test of seconds take minutes. Tests of threads set their number themselves.
+# One thread, here and in processes that tests start: waiting for a busy core would turn
+# a test of seconds into one of minutes. Tests of threads set their own number.
 os.environ["OMP_NUM_THREADS"] = os.environ.get("WPNODE_TEST_THREADS", "1")
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
 os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
@@ -18,11 +18,11 @@ import trajectories
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
-# Virtual machines announce AMX and then refuse its instructions: oneDNN dies of them.
-# It reads this at its first use.
+# Some virtual machines report AMX but refuse its instructions, which crashes oneDNN.
+# oneDNN reads this variable at its first use.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
-# Before any test module imports the package; WPNODE_SHAPE_CHECKS=0 leaves it alone.
+# Must precede any import of the package; WPNODE_SHAPE_CHECKS=0 switches it off.
 if os.environ.get("WPNODE_SHAPE_CHECKS", "1") != "0":
     shape_checks.switch_on()
 
@@ -32,15 +32,15 @@ TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Tests of other things fit models of a few epochs, which are of no use. Said here:
-    # in pyproject.toml it would import the package before its shapes are checked.
+    # Many tests fit useless models of a few epochs. This filter is not in
+    # pyproject.toml, where it would import the package before the shape checks.
     config.addinivalue_line(
         "filterwarnings", "ignore::wpnode_ext.model.verdict.PoorFit"
     )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    # Skipped from this one line, so that `-ra` prints one line with their number.
+    # All skips come from this line, so that `-ra` prints one line with their number.
     if item.get_closest_marker("cuda") and not torch.cuda.is_available():
         pytest.skip("needs a CUDA device, and torch sees none")
 
@@ -57,13 +57,13 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 
 @pytest.fixture
 def tolerance(dtype: torch.dtype) -> float:
-    """Bound of the table for the test's `dtype`."""
+    """Entry of `TOLERANCES` for the test's `dtype`."""
     return TOLERANCES[dtype]
 
 
 @pytest.fixture(autouse=True)
 def seed() -> Iterator[int]:
-    """Seeds every test, and leaves the generator of torch as it was."""
+    """Seeds every test, and restores the generator of torch afterwards."""
     value = trajectories.draw(20240917)
     trajectories.restart(value)
     with torch.random.fork_rng(devices=[]):
@@ -73,7 +73,7 @@ def seed() -> Iterator[int]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, as a user of the command does."""
+    """An empty folder as the working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

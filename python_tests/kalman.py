@@ -1,4 +1,4 @@
-"""Exact smoothing of linear systems, by the textbook."""
+"""The textbook Kalman smoother of linear systems, to compare with."""
 
 import numpy as np
 
@@ -15,8 +15,8 @@ def rts_smoother(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rauch-Tung-Striebel means and covariances with a flat prior on the start.
 
-    The first state is known from its observation alone, which must be there. Values
-    that are missing are left out of the observation matrix.
+    The first observation must be complete and determines the first state. The
+    observation matrix omits missing values.
     """
     n, d = v.shape
     means, covs = np.zeros((n, d)), np.zeros((n, d, d))

@@ -1,12 +1,12 @@
-"""Runs the suite as on other machines: fewer vector instructions, more threads, a load.
+"""Runs the tests as other machines would: fewer instructions, more threads, a load.
 
     python python_tests/machines.py
     python python_tests/machines.py default:baseline:1 avx512:avx512:2:busy
 
-A machine is written ``torch:package:threads``: the most that torch's kernels may use,
-the most that those of this package may use, and the number of threads; ``:busy`` adds
-two processes that do nothing but compute. ``default`` holds NumPy and the C library to
-the architecture's baseline, too. Logs go to ``build/machines``.
+A machine is written ``torch:package:threads``: the vector instructions that torch's
+kernels may use, those that this package's may use, and the number of threads; ``:busy``
+adds two processes that only compute. ``default`` restricts NumPy and the C library to
+the architecture's baseline too. Logs go to ``build/machines``.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from pathlib import Path
 LOGS = Path("build/machines")
 TORCH, PACKAGE = ("default", "avx2", "avx512"), ("baseline", "avx2", "avx512")
 BUSY = "default:avx512:1:busy"
-# What the two libraries will use, one line each.
+# Prints the instructions that each library uses, one a line.
 CAPABILITIES = """
 import torch, wpnode_ext
 print(torch.backends.cpu.get_cpu_capability().lower())
@@ -35,7 +35,7 @@ print(wpnode_ext.build_info()["cpu_capability"])
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run may use; as text ``torch:package:threads`` or with ``:busy``."""
+    """Instructions, threads and load of a run; in text ``torch:package:threads``."""
 
     torch: str
     package: str
@@ -72,7 +72,7 @@ class Machine:
         return os.environ | limits
 
     def missing(self) -> str:
-        """What this machine would need and the processor has not."""
+        """Instructions of this machine that the processor lacks, as text."""
         command = [sys.executable, "-W", "ignore", "-c", CAPABILITIES]
         run = subprocess.run(
             command, env=self.environment(), capture_output=True, text=True, check=True
@@ -83,7 +83,7 @@ class Machine:
 
 
 def numpy_features() -> list[str]:
-    """What NumPy may use beyond its baseline, in its own names."""
+    """NumPy's names of the instructions it may use beyond its baseline."""
     try:
         from numpy._core import _multiarray_umath as umath
     except ImportError:  # NumPy 1

@@ -1,4 +1,4 @@
-"""The table of shapes every operator is tried on, and tensors to try it with."""
+"""Shapes for tests of the operators, and random tensors of these shapes."""
 
 from dataclasses import dataclass
 

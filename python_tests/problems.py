@@ -16,7 +16,7 @@ def lorenz63_field(u: Tensor) -> Tensor:
 
 
 def noisy_lorenz63(n: int, ratio: float, seed: int = 1) -> tuple[Tensor, Tensor, float]:
-    """Every 0.01, the same with noise of the global RMS, and the noise."""
+    """A clean trajectory every 0.01, the same with noise, and the noise's size."""
     clean = lorenz63(n, 0.01)
     v, sigma = add_noise(clean, ratio, seed=seed)
     return clean, v, sigma[0].item()
@@ -24,7 +24,7 @@ def noisy_lorenz63(n: int, ratio: float, seed: int = 1) -> tuple[Tensor, Tensor,
 
 @lru_cache
 def noisy_lorenz96(sites: int, n: int) -> tuple[Tensor, Tensor]:
-    """A ring every 0.02, and the same with noise of a tenth of its spread (4.4)."""
+    """A clean ring every 0.02, and the same with noise of a tenth of its spread."""
     clean = lorenz96(n, 0.02, sites=sites, seed=1)
     return clean, clean + 0.44 * normal(*clean.shape, seed=0)
 
@@ -46,7 +46,7 @@ def oscillator(n: int, dt: float) -> tuple[Tensor, Tensor]:
 def largest_violation(
     field: LinearField, symmetry: Symmetry, u: torch.Tensor | None = None
 ) -> float:
-    """Of ``f(g u) = g f(u)`` over all maps, relative to the size of the field."""
+    """Largest error of ``f(g u) = g f(u)`` over all maps, relative to the field."""
     if u is None:
         u = normal(50, symmetry.dim, seed=9)
     value = field(0.0, u)

@@ -1,4 +1,4 @@
-"""Checks the shapes in the package's annotations at every call made by a test."""
+"""Checks shapes in the package's annotations at every call during the tests."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
@@ -8,8 +8,8 @@ from jaxtyping import AbstractArray, install_import_hook
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Everything that states shapes and is not traced: `torch.compile` and `torch.export`
-# cannot see through the checks.
+# Modules with shapes in annotations, except traced ones: `torch.compile` and
+# `torch.export` fail on the checks.
 CHECKED = (
     "coordinates.reduced",
     "coordinates.scaling",
@@ -26,7 +26,7 @@ CHECKER = f"{__name__}.check"
 
 
 def names_a_shape(hint: Any) -> bool:
-    """Whether a hint is, or holds, ``Float[Tensor, "N D"]`` or its like."""
+    """Returns True for ``Float[Tensor, "N D"]`` and hints that contain such."""
     if isinstance(hint, type) and issubclass(hint, AbstractArray):
         return True
     return any(names_a_shape(part) for part in get_args(hint))
@@ -35,8 +35,8 @@ def names_a_shape(hint: Any) -> bool:
 def check(function: F) -> F:
     """`function` with the shapes of its arguments and its result checked.
 
-    Other hints are for the type checker: our own checks answer a wrong type, in words
-    that tests look for.
+    Other hints are dropped: the package's own checks refuse wrong types, with messages
+    that tests match.
     """
     hints = getattr(function, "__annotations__", {})
     kept = {name: hint for name, hint in hints.items() if names_a_shape(hint)}
@@ -45,5 +45,5 @@ def check(function: F) -> F:
 
 
 def switch_on() -> None:
-    """From now on, these modules are checked as they are imported."""
+    """Adds the checks to these modules when they are imported."""
     install_import_hook([f"wpnode_ext.{name}" for name in CHECKED], CHECKER)

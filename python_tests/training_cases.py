@@ -1,4 +1,4 @@
-"""Small training problems shared by the tests, also in processes of their own."""
+"""Small training problems, run in this process or in another one."""
 
 import multiprocessing
 import os
@@ -16,8 +16,8 @@ from wpnode_ext.training import Trainer, checkpoint
 from wpnode_ext.training.log import RunLog
 
 DT = 0.05
-# Exit codes of `wpnode train` where it wrote a model: the verdict on a network of a few
-# epochs does not matter to a test of something else.
+# Exit codes of `wpnode train` after it wrote a model. Code 3 is the verdict "do not
+# use", which a network of a few epochs deserves.
 FITTED = (0, 3)
 # A quick weak training, as arguments of the command.
 COMMAND_SETTINGS = [
@@ -31,7 +31,7 @@ COMMAND_SETTINGS = [
 
 
 def oscillator_data(n: int = 400, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A slowly damped oscillator, ``x' = y, y' = -x - 0.05 y``, exactly."""
+    """The exact solution of ``x' = y, y' = -x - 0.05 y``, a damped oscillator."""
     generator = torch.tensor([[0.0, 1.0], [-1.0, -0.05]], dtype=torch.float64)
     step = torch.matrix_exp(DT * generator)
     u = [torch.tensor([1.0, 0.0], dtype=torch.float64)]
@@ -56,7 +56,7 @@ def small_field(seed: int = 0) -> MLPField:
 
 
 def train_into(folder: Path, epochs: int, resume: bool = False) -> None:
-    """Trains with a checkpoint after every step; the weights end in ``final.pt``."""
+    """Trains with a checkpoint after every step; writes the weights to ``final.pt``."""
     torch.set_num_threads(1)
     config = small_config(optim={"epochs": epochs}, checkpoint_seconds=0.0)
     with RunLog(metrics=folder / "metrics.csv", log=folder / "log.txt") as log:
@@ -76,11 +76,11 @@ def train_into(folder: Path, epochs: int, resume: bool = False) -> None:
 
 
 def process(folder: Path, epochs: int, resume: bool = False) -> BaseProcess:
-    """:func:`train_into` in another process, started without importing torch anew."""
+    """Starts :func:`train_into` in a process that need not import torch again."""
     context = multiprocessing.get_context("forkserver")
     # The first step of an optimiser imports torch._dynamo, which takes seconds.
     context.set_forkserver_preload(["training_cases", "torch._dynamo"])
-    # The server finds what it preloads through the environment alone.
+    # The server finds the modules to preload through the environment.
     os.environ.setdefault("PYTHONPATH", str(Path(__file__).parent))
     child = context.Process(target=train_into, args=(folder, epochs, resume))
     child.start()

@@ -1,13 +1,13 @@
 """Chaotic trajectories and noise whose bits are the same on every machine.
 
-Vector instructions round sums and products differently, and a chaotic trajectory that
-was rounded differently is another one after thirty units of time. Here every number
-comes from single additions, multiplications and divisions of float64, which IEEE 754
-rounds in one way only: no reductions of unknown order, no matrix products, no functions
-of the mathematics library. ``test_trajectories.py`` holds the checksums.
+Vector instructions round sums and products differently, and a chaotic trajectory
+amplifies that difference to its full size within thirty units of time. Here every
+number comes from single additions, multiplications and divisions of float64, which
+IEEE 754 rounds in one way only: no reductions of unknown order, no matrix products, no
+functions of the mathematics library. ``test_trajectories.py`` holds the checksums.
 
-``WPNODE_TEST_DRAW=3`` gives every trajectory and every noise another seed: a claim that
-fails for some draws has too little margin.
+``WPNODE_TEST_DRAW=3`` changes the seed of every trajectory and every noise: a claim
+that fails for some draws has too little margin.
 """
 
 import math
@@ -26,44 +26,44 @@ from torch import Tensor
 
 DRAW = int(os.environ.get("WPNODE_TEST_DRAW", "0"))
 
-# Taylor series of this order and step leave errors of 1e-14 a step on both attractors.
+# Taylor series of this order and step err by 1e-14 a step on both attractors.
 ORDER, STEP = 16, 0.01
-# Time left out before the first sample.
+# Time before the first sample, in which the state reaches the attractor.
 BURN_IN = 20.0
 
 
 def draw(seed: int) -> int:
-    """The seed that stands for `seed` in this run."""
+    """The seed that replaces `seed` in this run."""
     return seed + 100_000 * DRAW
 
 
 class _Stream:
-    """The numbers of :func:`normal` where it is given no seed."""
+    """The generator of :func:`normal` without a seed."""
 
     generator = np.random.default_rng(0)
 
 
 def restart(seed: int) -> None:
-    """Starts the numbers of :func:`normal` anew; conftest does so for every test."""
+    """Seeds :func:`normal`; conftest does so before every test."""
     _Stream.generator = np.random.default_rng(draw(seed))
 
 
 def normal(*shape: int, seed: int | np.random.Generator | None = None) -> Tensor:
     """Independent standard normal float64 numbers.
 
-    What outlives a test (a fixture of a module, a cached value) needs a `seed`.
+    Values that outlive a test (module fixtures, cached values) need a `seed`.
     """
     if seed is None:
         seed = _Stream.generator
     elif isinstance(seed, int):
         seed = np.random.default_rng(draw(seed))
     values = seed.standard_normal(shape)
-    # Three in ten thousand come through a logarithm; the last bits are cut off.
+    # Three in ten thousand come from a logarithm; rounding removes its last bits.
     return torch.from_numpy(np.rint(values * 2.0**40) / 2.0**40)
 
 
 def rms(u: Tensor) -> float:
-    """Root of the mean square, rounded once."""
+    """Root mean square, rounded once."""
     squares = (u.detach().double() ** 2).flatten().tolist()
     return math.sqrt(math.fsum(squares) / len(squares))
 
@@ -71,7 +71,7 @@ def rms(u: Tensor) -> float:
 def add_noise(clean: Tensor, ratio: float, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     """`clean` with noise of `ratio` times its global RMS, and its standard deviation.
 
-    As :func:`wpnode_ext.data.add_noise`, with the numbers of :func:`normal`.
+    The same as :func:`wpnode_ext.data.add_noise`, but with :func:`normal`.
     """
     sigma = torch.full(clean.shape[1:], ratio * rms(clean), dtype=torch.float64)
     return clean + sigma * normal(*clean.shape, seed=seed), sigma
@@ -91,7 +91,7 @@ def lorenz63(
 def _lorenz63_rows(
     dt: float, seed: int, start: tuple[float, ...] | None
 ) -> list[list[float]]:
-    """The samples computed so far; whoever needs more appends them."""
+    """Samples computed so far, a list that callers extend."""
     return [list(start) if start else _lorenz63_start(seed)]
 
 
@@ -116,7 +116,7 @@ def _lorenz63_over(state: list[float], steps: list[float]) -> list[float]:
 
 
 def _start(seed: int, size: int) -> Tensor:
-    """Other numbers than those of noise with the same `seed`."""
+    """Normal numbers that differ from noise with the same `seed`."""
     return normal(size, seed=np.random.default_rng([draw(seed), size]))
 
 

@@ -1,4 +1,4 @@
-"""The shape of the tree: direction of imports, sizes of files, no machine's paths."""
+"""The tree: direction of imports, its map, links, no paths of one machine."""
 
 import ast
 import re
@@ -96,7 +96,7 @@ def eager_imports(package: Path) -> list[str]:
 
 
 def tree_files() -> list[Path]:
-    """Files under version control; outside of a checkout, all that is not built."""
+    """Files under version control; outside a checkout, all but build products."""
     listing = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -110,18 +110,18 @@ def tree_files() -> list[Path]:
     return [path for path in names if path.is_file()]
 
 
-def test_no_module_imports_from_a_layer_above_its_own() -> None:
+def test_modules_import_from_lower_layers_only() -> None:
     assert reversed_arrows(PACKAGE) == []
 
 
-def test_the_map_of_the_tree_lists_what_is_there() -> None:
+def test_map_of_the_tree_lists_every_folder() -> None:
     folders = {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE}
     top = {folder.relative_to(PACKAGE).parts[0] for folder in folders}
     assert sorted(FOLDERS) == sorted(top)
     assert {path.stem for path in PACKAGE.glob("*.py")} <= TOP
 
 
-def test_tests_stand_in_the_folder_of_what_they_test() -> None:
+def test_tests_mirror_the_folders_of_the_package() -> None:
     others = {"cuda_sim", "fixtures", "fuzz", "project"}
     tests = ROOT / "python_tests"
     stray = [
@@ -141,7 +141,7 @@ def test_tests_stand_in_the_folder_of_what_they_test() -> None:
         "import wpnode_ext.ops.functions",
     ],
 )
-def test_a_reversed_arrow_is_found_however_it_is_written(
+def test_reversed_import_is_found_in_any_spelling(
     tmp_path: Path, statement: str
 ) -> None:
     package = tmp_path / "wpnode_ext"
@@ -159,7 +159,7 @@ def test_lazy_packages_are_imported_inside_functions_only() -> None:
 
 
 def test_importing_the_package_loads_no_lazy_package() -> None:
-    # In a process of its own, after torch: what torch loads is no cost of ours.
+    # In another process, after torch: imports of torch itself do not count.
     script = (
         "import sys, torch; before = set(sys.modules); import wpnode_ext;"
         "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
@@ -170,7 +170,7 @@ def test_importing_the_package_loads_no_lazy_package() -> None:
     assert LAZY & set(loaded.split()) == set()
 
 
-def test_no_file_names_a_folder_of_one_machine() -> None:
+def test_no_file_contains_a_path_of_one_machine() -> None:
     folders = "|".join(["home", "root", "Users", "tmp", "work", "opt", "mnt"])
     pattern = re.compile(rf"(?<![\w.~$}})/*-])/({folders})/\w")
     found = []
@@ -185,7 +185,7 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
     assert found == []
 
 
-def test_links_between_files_lead_somewhere() -> None:
+def test_links_between_files_resolve() -> None:
     broken = []
     for path in tree_files():
         if path.suffix != ".md":

@@ -1,4 +1,4 @@
-"""The build: what it says and does about CUDA, and what a wheel holds."""
+"""The build: choice of CUDA, architectures, contents of a wheel."""
 
 import os
 import shutil
@@ -49,11 +49,11 @@ def configure(folder: Path, **variables: str) -> subprocess.CompletedProcess[str
 
 
 def plain(text: str) -> str:
-    """CMake wraps long messages; undo that."""
+    """Joins the lines into which CMake wraps long messages."""
     return " ".join(text.split())
 
 
-def test_cuda_on_without_nvcc_fails_and_says_what_to_do(tmp_path: Path) -> None:
+def test_cuda_on_without_nvcc_fails_with_a_remedy(tmp_path: Path) -> None:
     done = configure(tmp_path, WPNODE_CUDA="ON")
     assert done.returncode != 0
     message = plain(done.stderr)
@@ -65,19 +65,19 @@ def test_cuda_on_without_nvcc_fails_and_says_what_to_do(tmp_path: Path) -> None:
     assert "build for the CPU with WPNODE_CUDA=OFF." in message
 
 
-def test_cuda_auto_without_nvcc_builds_for_the_cpu_and_says_so_once(
+def test_cuda_auto_without_nvcc_builds_for_the_cpu_with_one_message(
     tmp_path: Path,
 ) -> None:
     done = configure(tmp_path)
     assert done.returncode == 0, done.stderr
-    told = [line for line in done.stdout.splitlines() if "CPU build" in line]
-    assert told == [
+    messages = [line for line in done.stdout.splitlines() if "CPU build" in line]
+    assert messages == [
         "-- wpnode_ext: CPU build, no nvcc in PATH "
         "(WPNODE_CUDA=AUTO; set WPNODE_CUDA=ON to insist)."
     ]
 
 
-def test_an_nvcc_that_cannot_compile_counts_as_none(tmp_path: Path) -> None:
+def test_nvcc_that_cannot_compile_is_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "nvcc"
     broken.write_text("#!/bin/sh\necho 'no licence today' >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -86,7 +86,7 @@ def test_an_nvcc_that_cannot_compile_counts_as_none(tmp_path: Path) -> None:
     assert "nvcc cannot compile a kernel: no licence today" in plain(done.stderr)
 
 
-def test_a_misspelt_cuda_choice_is_refused(tmp_path: Path) -> None:
+def test_misspelt_cuda_choice_is_rejected(tmp_path: Path) -> None:
     done = configure(tmp_path, WPNODE_CUDA="MAYBE")
     assert done.returncode != 0
     assert "`WPNODE_CUDA` must be AUTO, ON or OFF; got MAYBE." in plain(done.stderr)
@@ -110,14 +110,14 @@ def run_cmake_script(folder: Path, code: str) -> subprocess.CompletedProcess[str
         ("9.0a", "90a-real"),
     ],
 )
-def test_the_arch_list_is_read_in_the_spelling_of_torch(
+def test_arch_list_has_the_spelling_of_torch(
     tmp_path: Path, text: str, expected: str
 ) -> None:
     done = run_cmake_script(tmp_path, f'wpnode_parse_arch_list("{text}" result)')
     assert done.stderr.strip() == expected
 
 
-def test_an_architecture_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+def test_unknown_architecture_is_rejected_by_name(tmp_path: Path) -> None:
     done = run_cmake_script(tmp_path, 'wpnode_parse_arch_list("Hopper" result)')
     assert done.returncode != 0
     assert 'must hold entries such as 8.0 or 9.0+PTX; got "Hopper".' in plain(
@@ -125,7 +125,7 @@ def test_an_architecture_that_is_none_is_refused_by_name(tmp_path: Path) -> None
     )
 
 
-def test_default_architectures_are_those_this_nvcc_knows(tmp_path: Path) -> None:
+def test_default_architectures_are_those_nvcc_lists(tmp_path: Path) -> None:
     nvcc = tmp_path / "nvcc"
     known = " ".join(f"sm_{n}" for n in (50, 75, 80, 86, 87, 89, 90))
     nvcc.write_text(f"#!/bin/sh\nprintf '%s\\n' {known}\n")
@@ -136,10 +136,10 @@ def test_default_architectures_are_those_this_nvcc_knows(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_the_package_and_nothing_else_and_loads(tmp_path: Path) -> None:
+def test_wheel_contains_only_the_package_and_loads(tmp_path: Path) -> None:
     pytest.importorskip("scikit_build_core")
     tree = tmp_path / "tree"
-    # Not what other tests and tools write meanwhile.
+    # Other tests and tools write these folders at the same time.
     leave_out = shutil.ignore_patterns(".*", "build", "runs", "*.so", "__pycache__")
     shutil.copytree(ROOT, tree, ignore=leave_out)
     pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation"]
@@ -156,7 +156,7 @@ def test_a_wheel_holds_the_package_and_nothing_else_and_loads(tmp_path: Path) ->
     assert suffixes <= {".py", ".pyc", ".typed", ".so"}
 
     code = "import wpnode_ext as w; print(w.__file__, w.build_info()['torch_running'])"
-    # -S -E: no editable install of this environment may answer instead.
+    # -S -E hide an editable install of this environment.
     paths = [str(target), str(TORCH_FOLDER.parent)]
     probe = f"import sys; sys.path[:0] = {paths}; {code}"
     answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""The build: which torch it compiles against, found without importing it."""
+"""The build finds the torch to compile against without importing it."""
 
 import os
 import re
@@ -14,7 +14,7 @@ TORCH_FOLDER = Path(torch.__file__).parent
 
 
 def make_torch(folder: Path, version: str = "2.13.0+cpu") -> Path:
-    """A folder that looks like an installed torch to the build, and is none."""
+    """A folder that looks like an installed torch to the build."""
     stable = folder / "torch" / "include" / "torch" / "csrc" / "stable"
     stable.mkdir(parents=True)
     (stable / "library.h").touch()
@@ -57,7 +57,7 @@ def ask_for_torch(
     )
 
 
-def test_torch_of_the_target_is_found_through_isolation(isolated_python) -> None:
+def test_torch_of_the_target_is_found_despite_isolation(isolated_python) -> None:
     python, environment = isolated_python
     expected = make_torch(site_packages(python))
     unseen = subprocess.run([str(python), "-c", "import torch"], env=environment)
@@ -65,7 +65,7 @@ def test_torch_of_the_target_is_found_through_isolation(isolated_python) -> None
     assert ask_for_torch(python, environment).stdout.strip() == str(expected)
 
 
-def test_torch_that_a_pth_file_adds_to_the_target_is_found(isolated_python) -> None:
+def test_torch_from_a_pth_file_is_found(isolated_python) -> None:
     python, environment = isolated_python
     elsewhere = python.parent.parent / "elsewhere"
     expected = make_torch(elsewhere)
@@ -73,7 +73,7 @@ def test_torch_that_a_pth_file_adds_to_the_target_is_found(isolated_python) -> N
     assert ask_for_torch(python, environment).stdout.strip() == str(expected)
 
 
-def test_a_named_torch_folder_comes_before_the_installed_one(
+def test_named_torch_folder_precedes_the_installed_one(
     isolated_python, tmp_path: Path
 ) -> None:
     python, environment = isolated_python
@@ -84,7 +84,7 @@ def test_a_named_torch_folder_comes_before_the_installed_one(
 
 
 @pytest.mark.parametrize("version", [None, "2.9.1"], ids=["none", "too old"])
-def test_without_a_usable_torch_nothing_is_found(
+def test_old_or_missing_torch_is_not_found(
     isolated_python, version: str | None
 ) -> None:
     python, environment = isolated_python
@@ -121,14 +121,14 @@ def test_torch_is_a_build_requirement_only_when_none_is_installed(
     assert wanted() == pinned
 
 
-def test_torch_is_asked_for_by_minimum_where_no_pin_is(
+def test_torch_requirement_without_a_pin_is_the_minimum(
     backend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(backend, "_CONSTRAINTS", tmp_path / "constraints.txt")
     assert backend.torch_requirement() == "torch>=2.10"
 
 
-def test_a_build_without_torch_says_what_to_install(
+def test_build_without_torch_names_what_to_install(
     backend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(backend, "find_torch", lambda: None)
@@ -136,7 +136,7 @@ def test_a_build_without_torch_says_what_to_install(
         backend.build_wheel(str(tmp_path))
 
 
-def test_config_settings_come_before_the_variable_and_that_before_the_default(
+def test_config_settings_precede_the_variable_and_the_default(
     backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "cmake.define.WPNODE_CUDA"

@@ -1,4 +1,4 @@
-"""The machines that `make test-machines` stands for."""
+"""Names, limits and results of the machines of `make test-machines`."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import machines
 from machines import Machine, every_machine
 
 
-def test_machines_are_written_as_they_are_read() -> None:
+def test_machine_survives_text_and_back() -> None:
     names = [str(machine) for machine in every_machine()]
     assert len(names) == len(set(names)) == 3 * 3 * 2 + 1
     assert [str(Machine.of(name)) for name in names] == names
@@ -14,12 +14,12 @@ def test_machines_are_written_as_they_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["avx2", "avx2:avx2", "avx2:sse:1", "avx2:avx2:0"])
-def test_other_names_are_refused(text: str) -> None:
+def test_invalid_names_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be written torch:package:threads"):
         Machine.of(text)
 
 
-def test_what_the_processor_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_instructions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = "print('avx2')\nprint('baseline')"
     monkeypatch.setattr(machines, "CAPABILITIES", found)
     assert Machine.of("avx2:baseline:1").missing() == ""
@@ -27,7 +27,7 @@ def test_what_the_processor_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert missing == "torch has no avx512, the package has no avx2"
 
 
-def test_failures_are_taken_from_the_output_of_pytest(tmp_path, monkeypatch) -> None:
+def test_failures_come_from_the_output_of_pytest(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(machines, "LOGS", tmp_path)
     tests = tmp_path / "test_two.py"
     tests.write_text("def test_good(): pass\ndef test_bad(): assert 0\n")

@@ -1,4 +1,4 @@
-"""The tests check shapes: calls that would broadcast by mistake are caught."""
+"""Shape checks catch calls that would broadcast by mistake."""
 
 import pytest
 import torch
@@ -9,14 +9,14 @@ import shape_checks
 from wpnode_ext.ops import reference
 
 
-def test_sizes_that_disagree_are_caught_where_torch_would_broadcast() -> None:
+def test_conflicting_sizes_raise_where_torch_would_broadcast() -> None:
     f, w = torch.ones(1, 9, 2), torch.ones(5)
     assert reference.squared_residual(f, torch.zeros(1, 5, 2), w) == 5 * 2 * 25
     with pytest.raises(TypeCheckError):
         reference.squared_residual(f, torch.zeros(1, 5, 1), w)
 
 
-def test_only_hints_with_shapes_are_checked() -> None:
+def test_hints_without_shapes_are_ignored() -> None:
     @shape_checks.check
     def twice(x: Float[Tensor, " N"], times: int = 2) -> Float[Tensor, " N"]:
         return times * x

@@ -1,4 +1,4 @@
-"""The trajectories that tests share: the same bits everywhere, and on the systems."""
+"""Shared trajectories have the same bits everywhere and solve their equations."""
 
 import hashlib
 import subprocess
@@ -22,8 +22,8 @@ from trajectories import (
 )
 from wpnode_ext.systems import KuramotoSivashinsky, Lorenz63, Lorenz96, System
 
-# Of what the tests draw most often, as float64 bits. Who changes a trajectory on
-# purpose puts the new checksum here, and runs the suite for some other draws.
+# Checksums of float64 bits. After a deliberate change of a trajectory, update them and
+# run the suite with some other draws.
 SHARED: dict[str, tuple[Callable[[], Tensor], str]] = {
     "noise": (lambda: normal(1000, 3, seed=1), "3cb6d26aa9d85785"),
     "lorenz63": (lambda: lorenz63(10_000, 0.01), "7f1cb05cdcb0ae69"),
@@ -55,7 +55,7 @@ def draw_zero() -> None:
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_shared_trajectories_have_the_bits_they_always_had(name, draw_zero) -> None:
+def test_shared_trajectories_keep_their_bits(name, draw_zero) -> None:
     make, expected = SHARED[name]
     assert checksum(make()) == expected
 
@@ -67,8 +67,8 @@ for make, _ in test_trajectories.SHARED.values():
 """
 
 
-def test_the_bits_do_not_depend_on_vector_instructions(draw_zero) -> None:
-    """Neither torch nor NumPy nor the C library may use an optional one here."""
+def test_bits_do_not_depend_on_vector_instructions(draw_zero) -> None:
+    """The other process forbids optional instructions to torch, NumPy and libc."""
     environment = Machine.of("default:baseline:1").environment()
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
     command = [sys.executable, "-W", "ignore", "-c", PRINT_CHECKSUMS]
@@ -105,7 +105,7 @@ def test_the_bits_do_not_depend_on_vector_instructions(draw_zero) -> None:
         ),
     ],
 )
-def test_they_follow_the_reference_for_one_unit_of_time(
+def test_trajectories_follow_an_integrator_for_one_unit_of_time(
     u: Callable[[], Tensor], dt: float, system: System, bound: float
 ) -> None:
     path = u()
@@ -113,18 +113,18 @@ def test_they_follow_the_reference_for_one_unit_of_time(
     assert (path - reference).abs().max() < bound
 
 
-def test_irregular_times_are_those_of_the_uniform_trajectory() -> None:
+def test_irregular_times_sample_the_uniform_trajectory() -> None:
     uniform = lorenz63(101, 0.01)
     found = lorenz63_at((0.0, 0.105, 0.2, 0.77, 1.0))
     torch.testing.assert_close(found[[0, 2, 3, 4]], uniform[[0, 20, 77, 100]])
 
 
-def test_a_longer_trajectory_begins_with_the_shorter_one() -> None:
+def test_longer_trajectory_begins_with_the_shorter_one() -> None:
     assert torch.equal(lorenz63(300, 0.01, seed=5), lorenz63(500, 0.01, seed=5)[:300])
     assert not torch.equal(lorenz63(300, 0.01, seed=5), lorenz63(300, 0.01, seed=6))
 
 
-def test_noise_is_standard_normal_and_new_at_every_call() -> None:
+def test_noise_is_standard_normal_and_changes_between_calls() -> None:
     first, second = normal(100_000), normal(100_000)
     # Standard errors: 0.003 of the mean, 0.002 of the deviation.
     assert abs(first.mean()) < 0.02 and abs(first.std() - 1) < 0.015
