@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wpnode_ext.common import files
-from wpnode_ext.common.printable import printable
+from wpnode_ext.common.files import printable
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wpnode_ext.data import gaussian_grid, incident_radiation
-from wpnode_ext.data.solar import solar_constant
+from wpnode_ext.data.earth import solar_constant
 
 # Time, latitude, longitude, J/m^2 in one hour and in six, from an independent program.
 RADIATION = [

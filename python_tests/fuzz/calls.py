@@ -15,7 +15,7 @@ from torch import Tensor
 import wpnode_ext as wp
 from fuzz import draw
 from wpnode_ext import ops
-from wpnode_ext.ops import layout, reference
+from wpnode_ext.ops import checks, reference
 from wpnode_ext.ops.backend import _C
 from wpnode_ext.weak import segments
 
@@ -65,7 +65,7 @@ class Layout:
     def n_segments(self) -> int:
         if self.starts is not None:
             return len(self.starts)
-        return layout.count_segments(self.n_samples, self.ell, self.q)
+        return checks.count_segments(self.n_samples, self.ell, self.q)
 
     def series(self, random: Random) -> Tensor:
         return draw.tensor(random, (self.batch, self.n_samples, self.state), self.dtype)
@@ -287,13 +287,13 @@ def _checks(name: str, random: Random) -> Call:
             return torch.tensor(same)
 
         def asked(**a: Any) -> Tensor:
-            return torch.tensor(layout.is_uniform(**a))
+            return torch.tensor(checks.is_uniform(**a))
 
         more = {**arguments, "q": at.q}
         return Call(name, asked, more, expected=uniform, listed=True)
     if name == "check_starts":
         valid = len(starts) > 0
-        return Call(name, layout.check_starts, arguments, valid, listed=True)
+        return Call(name, checks.check_starts, arguments, valid, listed=True)
 
     def compiled(starts: Tensor, **sizes: Any) -> None:
         _C.check_starts(starts.numpy(), **sizes)

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpnode_ext.ops.layout import check_starts, count_segments, is_uniform, within
+from wpnode_ext.ops.checks import check_starts, count_segments, is_uniform, within
 from wpnode_ext.weak.segments import gap_free_runs, segment_starts, window_starts
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ..common.printable import printable
+from ..common.files import printable
 from ..data import Series
 from ..model.estimator import WPNODE, load
 from ..training.run_folder import RunFolder

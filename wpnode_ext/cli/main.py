@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from ..common.files import reason_of
+from ..common.files import printable, reason_of
 from ..common.memory import keep_freed_memory
-from ..common.printable import printable
 from ..training import CheckpointError, TrainingDiverged
 from . import (
     compare,

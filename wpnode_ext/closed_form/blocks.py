@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..data import Series
-from ..ops.layout import check_layout
+from ..ops.checks import check_layout
 from ..weak.plan import SegmentSums, WeakForm
 
 # Numbers in a block of features: 64 MB in float64.

@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all, and errors that name them.
+"""Files: written as a whole or not at all, checked when read, named in errors.
 
 A file is written under a temporary name beside its own and renamed. A process that is
 killed on the way leaves the temporary file behind; the next one that writes the same
@@ -11,10 +11,13 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+import torch
+from torch import Tensor
 
 # What to do about the failures that users can do something about.
 _REMEDIES = {
@@ -30,6 +33,8 @@ _REMEDIES = {
 }
 # How names of temporary files end.
 _ENDING = ".wpnode-tmp"
+# Types of entries that count as numbers.
+_NUMBERS = (bool, int, float)
 # Numbers of a lock that a file system does not offer.
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 
@@ -183,3 +188,83 @@ def _begin(path: Path) -> tuple[Path, int]:
 def _prefix(name: str) -> str:
     """How names of temporary files begin; names of files have at most 255 bytes."""
     return f".{name.encode(errors='surrogateescape')[:200].decode(errors='ignore')}."
+
+
+def printable(text: object, *, keep: str = "") -> str:
+    r"""`text` with control characters as escapes, ``\x1b`` for instance.
+
+    A name may hold what a terminal obeys: colours, cursor moves, marks that turn the
+    direction of the text, half of a surrogate pair.
+
+    Args:
+        text: what is shown.
+        keep: characters that stay as they are.
+    """
+    plain = str(text)
+    if plain.isprintable():
+        return plain
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in plain)
+
+
+def check_like(given: Any, own: Any, where: str) -> None:
+    """Raises ValueError unless `given` has the form of `own`.
+
+    Dictionaries have the same keys, lists the same length, tensors the same shape and
+    type; numbers are numbers, whatever their values. Where `own` is None, or an empty
+    dictionary or list, any plain value will do.
+    """
+    if own is None or own == {} or own == []:
+        return
+    if isinstance(own, Mapping):
+        if not isinstance(given, Mapping) or given.keys() != own.keys():
+            raise ValueError(f"{where} must have the entries {_names(own)}")
+        for name, value in own.items():
+            check_like(given[name], value, f"{where}.{name}")
+    elif isinstance(own, list | tuple):
+        if not isinstance(given, list | tuple) or len(given) != len(own):
+            raise ValueError(f"{where} must be a list of {len(own)} entries")
+        for number, value in enumerate(own):
+            check_like(given[number], value, f"{where}[{number}]")
+    elif isinstance(own, Tensor):
+        check_tensor(given, where)
+        if given.shape != own.shape or given.dtype != own.dtype:
+            raise ValueError(
+                f"{where} must be {own.dtype} of shape {list(own.shape)}; got "
+                f"{given.dtype} of shape {list(given.shape)}"
+            )
+    elif isinstance(own, _NUMBERS):
+        if not isinstance(given, _NUMBERS):
+            raise ValueError(f"{where} must be a number; got {type(given).__name__}")
+    elif type(given) is not type(own):
+        raise ValueError(
+            f"{where} must be {type(own).__name__}; got {type(given).__name__}"
+        )
+
+
+def check_tensor(value: Any, where: str) -> None:
+    """Raises unless `value` is a plain tensor that holds all the numbers it shows.
+
+    A tensor with strides of zero has more of them than it stores: copies would not fit.
+    """
+    if type(value) not in (Tensor, torch.nn.Parameter):
+        raise ValueError(f"{where} must be a tensor; got {type(value).__name__}")
+    plain = value.layout == torch.strided and value.device.type == "cpu"
+    size = value.numel() * value.element_size()
+    if not plain or size > value.untyped_storage().nbytes():
+        raise ValueError(f"{where} must be a dense tensor that holds its numbers")
+
+
+def check_weights(value: Any, where: str) -> None:
+    """Raises unless `value` is a dictionary of tensors."""
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"{where} must be a dictionary of tensors; got {type(value).__name__}"
+        )
+    for name, weight in value.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{where} must have names as keys; got {name!r}")
+        check_tensor(weight, f"{where}.{name}")
+
+
+def _names(own: Mapping[Any, Any]) -> str:
+    return ", ".join(map(str, own))

@@ -1,12 +1,11 @@
 """Observations: files, series and their gaps, noise to add."""
 
-from .gaussian_grid import GaussianGrid, gaussian_grid
+from .earth import GaussianGrid, gaussian_grid, incident_radiation
 from .grids import load_grid
 from .loaders import load_arrays, load_series
 from .make import Data, as_series, make_series
 from .noise import NoiseMode, add_noise, noise_level, noise_ratio
 from .series import Series, lay_end_to_end
-from .solar import incident_radiation
 from .tables import load_csv
 
 __all__ = [

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..common.archives import TooLargeError, check_archive, check_size
 from .make import make_series
 from .series import Series
-from .times import TimeUnit, dates_to_numbers, is_time_name
+from .tables import TimeUnit, dates_to_numbers, is_time_name
 
 EXTRA = "pip install 'wpnode_ext[data]'"
 
@@ -38,7 +38,7 @@ def load_grid(
         time: dimension of the time; default the one that holds dates, or else is
             named "t", "time" or the like.
         time_unit: unit of the times, see
-            :func:`~wpnode_ext.data.times.dates_to_numbers`.
+            :func:`~wpnode_ext.data.tables.dates_to_numbers`.
         missing: what to do with cells that have no value at any time, such as the sea
             in data over land: "refuse", or "drop" them; the state is then the vector of
             the other cells, and ``meta["cells"]`` holds their places in the grid.

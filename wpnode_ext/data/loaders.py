@@ -23,8 +23,7 @@ from ..common.files import checked_path
 from .grids import load_grid
 from .make import make_series
 from .series import Series
-from .tables import listed, load_csv
-from .times import TimeUnit, dates_to_numbers
+from .tables import TimeUnit, dates_to_numbers, listed, load_csv
 
 
 def load_series(path: str | Path, **options: Any) -> Series:

@@ -1,17 +1,21 @@
-"""Tables of text: one row a sample, one column a component."""
+"""Tables of text: a sample a row, a component a column; times as files hold them."""
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .make import make_series
 from .series import Series
-from .times import TimeUnit, dates_to_numbers, is_time_name
 
+TimeUnit = Literal["step", "s", "min", "h", "D"]
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}
+# Names under which a column or array is taken for the time unless told otherwise.
+TIME_NAMES = ("t", "time", "times", "date", "datetime", "timestamp", "valid_time")
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "--")
 DELIMITERS = ",;\t|"
 # Names of columns or arrays that a message lists at most.
@@ -45,7 +49,7 @@ def load_csv(
         series: column that tells several series apart; rows of one series need not be
             neighbours, but must be in order.
         time_unit: unit of times given as dates, see
-            :func:`~wpnode_ext.data.times.dates_to_numbers`.
+            :func:`~wpnode_ext.data.tables.dates_to_numbers`.
 
     Raises:
         ValueError: the table cannot be used; the message names line and column.
@@ -227,3 +231,42 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_time_name(name: str) -> bool:
+    return name.strip().lower() in TIME_NAMES
+
+
+def dates_to_numbers(
+    dates: NDArray[Any],
+    unit: TimeUnit,
+    *,
+    step_seconds: float | None = None,
+    dt: float | None = None,
+) -> tuple[NDArray[Any], dict[str, Any]]:
+    """Numbers that count `unit` since the first date, and what a unit is.
+
+    Args:
+        dates: datetime64, ``[N]``.
+        unit: "step" for the median distance of the dates, which keeps fields of order
+            one; else seconds, minutes, hours or days.
+        step_seconds: length of a step where it is known from another series.
+        dt: how many units a step has where `unit` is "step"; default 1.
+    """
+    if unit not in ("step", *_SECONDS):
+        raise ValueError(
+            f"`time_unit` must be 'step', 's', 'min', 'h' or 'D'; got {unit!r}."
+        )
+    if np.isnat(dates).any():
+        row = int(np.isnat(dates).argmax())
+        raise ValueError(f"the date of sample {row} is missing; drop the sample.")
+    exact = dates.astype("datetime64[ns]")
+    seconds = (exact - exact[0]).astype(np.int64) / 1e9
+    if unit == "step":
+        size = step_seconds or float(np.median(np.diff(seconds)))
+        if not size > 0:
+            raise ValueError("dates must be increasing; sort the samples first.")
+        size /= dt or 1.0
+    else:
+        size = _SECONDS[unit]
+    return seconds / size, {"seconds_per_unit": size, "first_date": str(dates[0])}

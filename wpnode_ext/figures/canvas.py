@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from ..common.arrays import as_float64
-from ..common.files import replacing
-from ..common.printable import printable
+from ..common.files import printable, replacing
 from ..common.typing import Array
 
 if TYPE_CHECKING:

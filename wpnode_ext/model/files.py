@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..common.archives import read_npz
-from ..common.files import replacing
-from ..common.schema import check_tensor, check_weights
+from ..common.files import check_tensor, check_weights, replacing
 from ..coordinates.scaling import LinearScaler, Scaler, scaler_from_state_dict
 from ..fields import (
     EquivariantField,

@@ -21,8 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from . import autograd, fused
-from .checks import check_series, check_starts, check_weights
-from .layout import check_int64
+from .checks import check_int64, check_segments, check_series, check_weights
 
 
 def corr(
@@ -45,7 +44,7 @@ def corr(
     """
     x = _promote(check_series(x, "x"))
     check_weights(w, x)
-    check_starts(starts, q, x)
+    check_segments(starts, q, x)
     return autograd.corr(x, w, starts, q)
 
 
@@ -73,7 +72,7 @@ def corr_t(
     y = _promote(check_series(y, "y"))
     check_int64("n_samples", n_samples)
     check_weights(w, y)
-    check_starts(starts, q, y)
+    check_segments(starts, q, y)
     return autograd.corr_t(y, w, starts, q, n_samples)
 
 
@@ -100,7 +99,7 @@ def corr_w(
     """
     x, y = _promote(check_series(x, "x")), _promote(check_series(y, "y"))
     check_int64("ell", ell)
-    check_starts(starts, q, x)
+    check_segments(starts, q, x)
     return autograd.corr_w(x, y, starts, q, ell, per_segment)
 
 
@@ -130,7 +129,7 @@ def squared_residual(
     """
     f = _promote(check_series(f, "f"))
     check_weights(w, f)
-    check_starts(starts, q, f)
+    check_segments(starts, q, f)
     b, n, d = f.shape
     return fused.squared_residual(f, lhs, w, starts, q, scale, (b, n, d))
 

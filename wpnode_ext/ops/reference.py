@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .layout import within
+from .checks import within
 
 
 def corr(

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..common.printable import printable
+from ..common.files import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from ..common.files import named_errors, replacing
-from ..common.printable import printable
+from ..common.files import named_errors, printable, replacing
 from .trainer import Row
 
 COLUMNS: tuple[str, ...] = (

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..closed_form import refit_head
-from ..common.schema import check_like, check_tensor
+from ..common.files import check_like, check_tensor
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..settings.config import TrainConfig, resolve, to_dict

@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import ops
 from ..common.arrays import as_float64, like_given
 from ..common.typing import Array
-from ..ops.layout import check_layout
+from ..ops.checks import check_layout
 from .test_functions import PolynomialBump
 
 # Directions of the span whose Gram eigenvalue is below this share of a bump's norm are

@@ -16,8 +16,15 @@ from torch import Tensor
 
 from .. import ops
 from ..ops import fused, reference
-from ..ops.checks import SERIES_DTYPES, check_device, check_finite
-from ..ops.layout import check_layout, check_starts, count_segments, is_uniform
+from ..ops.checks import (
+    SERIES_DTYPES,
+    check_device,
+    check_finite,
+    check_layout,
+    check_starts,
+    count_segments,
+    is_uniform,
+)
 from .segments import check_times, missing_samples, segment_starts
 from .weights import Rule, shared_or_own_weights, uniform_step
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..ops.layout import check_layout
+from ..ops.checks import check_layout
 
 Runs = list[tuple[int, int]]
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..ops.backend import _C
-from ..ops.layout import check_int64
+from ..ops.checks import check_int64
 
 Rule = Literal["auto", "linear", "spline"]
 
