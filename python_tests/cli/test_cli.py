@@ -91,7 +91,7 @@ def test_without_a_reference_the_held_out_data_are_taken(folder, data, capsys) -
     assert "valid prediction time (units of time)" in text
     assert "expected of noise alone" in text and "Climate" not in text
     assert main(["evaluate", "runs/one/model.pt"]) == 2
-    assert "give a reference file" in capsys.readouterr().err
+    assert "`data` must name a reference file" in capsys.readouterr().err
 
 
 def test_the_run_folder_holds_what_it_promises(folder, data) -> None:

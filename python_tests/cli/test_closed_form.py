@@ -52,7 +52,7 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     assert ends["estimated"]["std"].shape == (6, 2)
     assert (ends["estimated"]["std"] > 0).all()
     assert main(["forecast", "runs/one", "--state", "11,10", "--estimate"]) == 2
-    assert "give `--data`" in capsys.readouterr().err
+    assert "`--estimate` must come with" in capsys.readouterr().err
     evaluate = ["evaluate", "runs/one", "test.npz", "--no-climate", "--json"]
     capsys.readouterr()
     assert main(evaluate) == 0

@@ -46,10 +46,10 @@ def test_forecasts_read_files_as_the_data_of_training_were(folder, capsys) -> No
     table[-1, 1] = np.nan
     np.savetxt("d.csv", table, delimiter=",", header="when,a,b,rest", comments="")
     assert main(start) == 2
-    assert "sample 199 of d.csv has missing values" in capsys.readouterr().err
+    assert "without missing values; sample 199 of d.csv" in capsys.readouterr().err
     np.savez("wide.npz", v=np.zeros((300, 3)))
     assert main(["evaluate", "runs/csv", "wide.npz"]) == 2
-    assert "the model was trained on [2]" in capsys.readouterr().err
+    assert "states of shape [2]" in capsys.readouterr().err
 
 
 def test_irregular_times_are_refused_where_noise_and_window_are_told(
@@ -93,4 +93,4 @@ def test_options_a_format_does_not_have_are_named(folder, capsys) -> None:
     assert main(["noise", "d.npz"]) == 2
     assert "name the state by --columns (data.columns in set" in capsys.readouterr().err
     assert main(["train", "data.path=d.npz", "data.series=swing"]) == 2
-    assert "`series` has no meaning for .npz files" in capsys.readouterr().err
+    assert "`series` must be left out for .npz files" in capsys.readouterr().err

@@ -51,30 +51,30 @@ def test_inputs_are_taken_at_the_times_of_the_forecast(model) -> None:
     # More rows than steps, from an earlier time on, one of them left out.
     early = np.delete(DT * np.arange(160), 90)
     write("early.csv", "when,push", early, push(early))
-    assert forecast("--forcing", "early.csv") == pytest.approx(wanted, abs=1e-8)
+    assert forecast("--forcing-file", "early.csv") == pytest.approx(wanted, abs=1e-8)
     # The file of training itself, and arrays whose `dt` says nothing of the start.
-    assert forecast("--forcing", "d.csv") == pytest.approx(wanted, abs=1e-8)
+    assert forecast("--forcing-file", "d.csv") == pytest.approx(wanted, abs=1e-8)
     np.savez("early.npz", v=push(early), t=early, dt=DT)
-    assert forecast("--forcing", "early.npz") == pytest.approx(wanted, abs=1e-8)
+    assert forecast("--forcing-file", "early.npz") == pytest.approx(wanted, abs=1e-8)
     coarse = 4 + 0.3 * np.arange(10)
     write("coarse.csv", "t,push", coarse, push(coarse))
     between = expected(model, np.interp(t, coarse, push(coarse)))
-    assert forecast("--forcing", "coarse.csv") == pytest.approx(between, abs=1e-8)
+    assert forecast("--forcing-file", "coarse.csv") == pytest.approx(between, abs=1e-8)
     # What happens between two times of the forecast counts as well.
     fine = np.linspace(4, 7, 3001)
     quick = np.sin(2 * np.pi / DT * fine) ** 2
     write("fine.csv", "t,push", fine, quick)
     still = expected(model, np.zeros(STEPS + 1))
-    assert abs(forecast("--forcing", "fine.csv") - still).max() > 1e-3
+    assert abs(forecast("--forcing-file", "fine.csv") - still).max() > 1e-3
 
 
 def test_times_the_inputs_do_not_cover_are_refused(model, capsys) -> None:
     t = DT * np.arange(110)
     write("short.csv", "when,push", t, push(t))
-    assert main([*FORECAST, "--steps", "20", "--forcing", "short.csv"]) == 2
+    assert main([*FORECAST, "--steps", "20", "--forcing-file", "short.csv"]) == 2
     assert "must cover the times 5 .. 6; got 0 .. 5.45" in capsys.readouterr().err
     write("back.csv", "when,push", t[::-1], push(t))
-    assert main([*FORECAST, "--steps", "20", "--forcing", "back.csv"]) == 2
+    assert main([*FORECAST, "--steps", "20", "--forcing-file", "back.csv"]) == 2
     assert "must be strictly increasing" in capsys.readouterr().err
 
 
@@ -82,13 +82,13 @@ def test_without_times_there_is_a_row_for_every_state(model, capsys) -> None:
     t = START + DT * np.arange(STEPS + 1)
     write("rows.csv", "push", push(t))
     wanted = expected(model, push(t))
-    assert forecast("--forcing", "rows.csv") == pytest.approx(wanted, abs=1e-8)
-    assert main([*FORECAST, "--steps", "30", "--forcing", "rows.csv"]) == 2
+    assert forecast("--forcing-file", "rows.csv") == pytest.approx(wanted, abs=1e-8)
+    assert main([*FORECAST, "--steps", "30", "--forcing-file", "rows.csv"]) == 2
     assert "must have 31 rows" in capsys.readouterr().err
-    assert main([*FORECAST, "--steps", "10", "--forcing", "rows.csv"]) == 2
+    assert main([*FORECAST, "--steps", "10", "--forcing-file", "rows.csv"]) == 2
     assert "as rows.csv has no times; got 21" in capsys.readouterr().err
     write("gaps.csv", "push", np.where(t == t[3], np.nan, t))
-    assert main([*FORECAST, "--steps", "20", "--forcing", "gaps.csv"]) == 2
+    assert main([*FORECAST, "--steps", "20", "--forcing-file", "gaps.csv"]) == 2
     assert "a value at every time" in capsys.readouterr().err
 
 
@@ -104,7 +104,7 @@ def test_dates_of_inputs_are_counted_as_those_of_the_start(folder, capsys) -> No
     dated("d.csv", "date,a,push", days, u, np.arange(200.0))
     given = ["data.path=d.csv", "data.forcing=[push]"]
     assert main(["train", "-q", *given, *SMALL, "optim.epochs=1", "name=one"]) in FITTED
-    command = [*FORECAST, "--steps", "5", "-o", "next.npz", "--forcing"]
+    command = [*FORECAST, "--steps", "5", "-o", "next.npz", "--forcing-file"]
     assert main([*command, "d.csv"]) == 0
     whole = np.load("next.npz")["u"]
     # The same inputs from another first date on, two days apart.

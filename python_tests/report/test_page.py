@@ -11,8 +11,8 @@ from training_cases import DT, FITTED, oscillator_data
 from trajectories import normal
 from wpnode_ext.cli import main
 from wpnode_ext.data import Series, make_series
-from wpnode_ext.report.data_section import show_data
 from wpnode_ext.report.html import Page
+from wpnode_ext.report.page import show_data
 from wpnode_ext.training.run_folder import RunFolder
 from wpnode_ext.weak.noise import estimate_noise
 

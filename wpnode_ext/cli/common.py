@@ -1,4 +1,4 @@
-"""What several commands share: data arguments, models, tables."""
+"""Options, inputs and output that several commands share."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,19 +8,21 @@ from typing import NoReturn
 from ..common.files import printable
 from ..data import Series
 from ..model.estimator import WPNODE, load
+from ..solvers.rollouts import ADAPTIVE, FIXED_STEP
 from ..training.run_folder import RunFolder
 from .data import DataConfig, read_series
 
 # Exit code of a command whose model should not be used.
 NOT_TO_BE_USED = 3
-# Steps a sample of the exponential solver: its error is that of the nonlinear part.
+# Steps a sample of the exponential solver, whose error is that of the nonlinear part.
 EXPONENTIAL_STEPS = 8
+SOLVERS = ADAPTIVE + FIXED_STEP
 
 
 class Formatter(
     argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter
 ):
-    """Defaults in the help where there are any, line breaks as written."""
+    """Keeps line breaks, and shows defaults other than None."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.default is None or action.default == []:
@@ -29,7 +31,7 @@ class Formatter(
 
 
 class Parser(argparse.ArgumentParser):
-    """Shows control characters in wrong arguments as escapes."""
+    """Escapes control characters in the message about a wrong argument."""
 
     def error(self, message: str) -> NoReturn:
         super().error(printable(message))
@@ -56,12 +58,22 @@ def add_command(
 def add_data_arguments(
     parser: argparse.ArgumentParser, *, optional: bool = False
 ) -> None:
-    """A file of observations and how to read it."""
+    """Adds a file of observations and the options to read it."""
     parser.add_argument(
         "data",
         nargs="?" if optional else None,
         help="observations: .csv, .npz, .npy, .pt, .mat, .nc or .zarr",
     )
+    group = add_reading_arguments(parser)
+    group.add_argument(
+        "--forcing", nargs="+", metavar="NAME", help="columns of known inputs"
+    )
+
+
+def add_reading_arguments(
+    parser: argparse.ArgumentParser,
+) -> "argparse._ArgumentGroup":
+    """Adds the options to read a file of states."""
     group = parser.add_argument_group("reading the data")
     group.add_argument("--dt", type=float, help="distance of the samples")
     group.add_argument("--time", metavar="NAME", help="column or array with the times")
@@ -69,44 +81,71 @@ def add_data_arguments(
         "--columns", nargs="+", metavar="NAME", help="columns of the state; default all"
     )
     group.add_argument(
-        "--forcing", nargs="+", metavar="NAME", help="columns of known inputs"
+        "--series", metavar="NAME", help="column that numbers or names the series"
     )
-    group.add_argument(
-        "--series", metavar="NAME", help="column that tells several series apart"
-    )
+    return group
 
 
 def data_config(arguments: argparse.Namespace) -> DataConfig:
-    """What the arguments of :func:`add_data_arguments` say."""
+    """The file and the way to read it that the arguments describe."""
     return DataConfig(
         path=arguments.data,
         dt=arguments.dt,
         time=arguments.time,
         columns=arguments.columns,
-        forcing=arguments.forcing,
+        forcing=getattr(arguments, "forcing", None),
         series=arguments.series,
+    )
+
+
+def add_forecast_arguments(
+    parser: "argparse.ArgumentParser | argparse._ArgumentGroup",
+    *,
+    threshold: float | None = 0.3,
+    horizon: str = "",
+) -> None:
+    """Adds the options of forecasts that are compared with a reference.
+
+    Args:
+        parser: of the command.
+        threshold: default of ``--threshold``.
+        horizon: default of ``--horizon``, in words.
+    """
+    parser.add_argument("--lyapunov", type=float, help="maximal exponent of the system")
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=threshold,
+        help="error, in units of the spread, up to which a forecast is valid"
+        + ("; 0.3, for systems the paper's" if threshold is None else ""),
+    )
+    parser.add_argument("--starts", type=int, default=30, help="number of forecasts")
+    parser.add_argument(
+        "--horizon", type=float, help=f"units of time to forecast; {horizon}"
     )
 
 
 def add_solver_arguments(
     parser: "argparse.ArgumentParser | argparse._ArgumentGroup",
 ) -> None:
-    """Which solver follows a field, and by how many steps."""
+    """Adds the solver of forecasts and its steps."""
     parser.add_argument(
         "--solver",
+        choices=SOLVERS,
         default="dopri5",
-        help="as in torchdiffeq, or etdrk4, for stiff fields",
+        metavar="NAME",
+        help=f"one of {', '.join(SOLVERS)}; etdrk4 is for stiff fields",
     )
     parser.add_argument(
         "--substeps",
         type=int,
-        help="steps a sample of solvers with fixed steps; 1, with etdrk4 "
-        f"{EXPONENTIAL_STEPS}",
+        help="steps a sample of solvers with fixed steps; by default "
+        f"{EXPONENTIAL_STEPS} with etdrk4, else 1",
     )
 
 
 def substeps_of(substeps: int | None, solver: str, default: int = 1) -> int:
-    """Steps a sample: those asked for, else what suits the solver."""
+    """Steps a sample; by default the number that suits the solver."""
     if substeps is None:
         return EXPONENTIAL_STEPS if solver == "etdrk4" else default
     if substeps < 1:
@@ -115,19 +154,19 @@ def substeps_of(substeps: int | None, solver: str, default: int = 1) -> int:
 
 
 def read_data(arguments: argparse.Namespace) -> Series:
-    """The series they describe; samples must be equally spaced."""
+    """The series that the arguments describe; samples must be equally spaced."""
     series = read_series(data_config(arguments))
     if series.dt is None:
         raise ValueError(
-            f"{arguments.data} must have samples on a grid to choose a window by; it "
-            f"has {series.describe()}. Train with weak.ell such that a "
+            f"{arguments.data} must have samples at equal distances to choose a window "
+            f"from; it has {series.describe()}. Train with weak.ell such that a "
             "segment spans about a tenth of a typical oscillation."
         )
     return series
 
 
 def read_model(path: str) -> WPNODE:
-    """A model file, or the model of a run folder."""
+    """The model of a file or of a run folder."""
     place = Path(path)
     if place.is_dir():
         run = RunFolder(place).require()
@@ -141,14 +180,19 @@ def read_model(path: str) -> WPNODE:
 
 
 def say(text: str) -> None:
-    """Prints lines in which names are shown without what a terminal would obey."""
+    """Prints lines with control characters escaped; names in them come from files."""
     print(printable(text, keep="\n"), flush=True)
 
 
 def print_table(
     rows: Sequence[Sequence[object]], header: Sequence[str] | None = None
 ) -> None:
-    """Columns aligned; numbers in them were formatted by the caller."""
+    """Prints aligned columns.
+
+    Args:
+        rows: the cells; numbers in them are formatted already.
+        header: names of the columns.
+    """
     lines = [[printable(cell) for cell in row] for row in rows]
     if header is not None:
         lines.insert(0, [printable(name) for name in header])
@@ -160,7 +204,7 @@ def print_table(
 
 
 def component_names(series: Series) -> list[str]:
-    """Names of the entries of the state, made up where the data have none."""
+    """Names of the entries of the state; u0, u1, ... where the data have none."""
     if series.names is not None:
         return list(series.names)
     shape = tuple(series.state_shape)
@@ -170,7 +214,7 @@ def component_names(series: Series) -> list[str]:
 
 
 def print_verdict(model: WPNODE) -> int:
-    """Prints whether a model should be used; the exit code that says the same."""
+    """Prints the verdict on a model, and returns the exit code for it."""
     if model.verdict_ is None:
         return 0
     verdict, figures = model.verdict_.lines()

@@ -3,6 +3,7 @@
 import argparse
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,21 @@ from ..common.files import write_text
 from ..common.registry import suggestion
 from ..data import Series
 from ..figures import comparison, save_figure
-from ..solvers.rollouts import ADAPTIVE, FIXED_STEP
 from ..systems import preset
 from ..systems.presets import PRESETS
 from ..training.run_folder import run_lock
-from .common import EXPONENTIAL_STEPS, add_command, print_table, say, substeps_of
-from .data import DataConfig, read_series
+from .common import (
+    EXPONENTIAL_STEPS,
+    SOLVERS,
+    add_command,
+    add_forecast_arguments,
+    add_reading_arguments,
+    data_config,
+    print_table,
+    say,
+    substeps_of,
+)
+from .data import read_series
 
 DESCRIPTION = """\
 DATA is a system (lorenz63, lorenz96, kuramoto_sivashinsky) or a file of observations.
@@ -74,24 +84,24 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--samples", type=int, help="of a system; its own by default")
     parser.add_argument("--reference", help="file of clean states that continue DATA")
-    parser.add_argument("--dt", type=float, help="distance of the samples of a file")
-    parser.add_argument("--time", metavar="NAME", help="column or array with the times")
-    parser.add_argument("--lyapunov", type=float, help="maximal exponent of the system")
-    parser.add_argument("--threshold", type=float, help="error of a valid forecast")
-    parser.add_argument("--starts", type=int, default=30, help="number of forecasts")
-    parser.add_argument(
-        "--horizon", type=float, help="Lyapunov times to forecast; 12 for systems"
+    add_forecast_arguments(
+        parser,
+        threshold=None,
+        horizon="by default 12 Lyapunov times for a system, the whole reference for a "
+        "file",
     )
     parser.add_argument(
         "--solver",
-        choices=ADAPTIVE + FIXED_STEP,
-        help="of forecasts by fields; rk4, for kuramoto_sivashinsky etdrk4",
+        choices=SOLVERS,
+        metavar="NAME",
+        help=f"one of {', '.join(SOLVERS)}; rk4 by default, etdrk4 for "
+        "kuramoto_sivashinsky",
     )
     parser.add_argument(
         "--substeps",
         type=int,
-        help=f"steps a sample of the solver; with rk4 {RUNGE_KUTTA_STEPS}, with etdrk4 "
-        f"{EXPONENTIAL_STEPS}, else 1",
+        help="steps a sample of solvers with fixed steps; by default "
+        f"{RUNGE_KUTTA_STEPS} with rk4, {EXPONENTIAL_STEPS} with etdrk4, else 1",
     )
     parser.add_argument(
         "--set",
@@ -110,6 +120,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "-o", "--output", type=Path, help="folder; compare/DATA by default"
     )
+    add_reading_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -215,15 +226,16 @@ def protocol_of(arguments: argparse.Namespace) -> Protocol:
 def _protocol_of_system(
     arguments: argparse.Namespace, common: dict[str, Any]
 ) -> Protocol:
-    for name in ("dt", "time", "reference"):
+    for name in ("dt", "time", "columns", "series", "reference"):
         _refuse(arguments, name, "a file", "a system")
     listed = preset(arguments.data)
+    exponent = arguments.lyapunov or listed.lyapunov_exponent
     return Protocol(
         system=listed.name,
         samples=arguments.samples,
-        lyapunov_exponent=arguments.lyapunov or listed.lyapunov_exponent,
+        lyapunov_exponent=exponent,
         threshold=arguments.threshold or listed.threshold,
-        horizon=arguments.horizon or 12.0,
+        horizon=_horizon(arguments.horizon, exponent) or 12.0,
         **common,
     )
 
@@ -237,22 +249,27 @@ def _protocol_of_file(
             f"`data` must be one of {', '.join(PRESETS)} or a file; there is no "
             f"{arguments.data}.{suggestion(arguments.data, PRESETS)}"
         )
-    where = {"dt": arguments.dt, "time": arguments.time}
-    series = read_series(DataConfig(path=arguments.data, **where))
+    where = data_config(arguments)
+    series = read_series(where)
     if series.dt is None:
         raise ValueError("`data` must have samples at equal distances to be compared.")
     reference = None
     if arguments.reference:
-        reference = read_series(DataConfig(path=arguments.reference, **where))
+        reference = read_series(replace(where, path=arguments.reference))
         _check_reference(reference, series)
     return Protocol(
         series=series,
         reference=reference,
         lyapunov_exponent=arguments.lyapunov,
         threshold=arguments.threshold or 0.3,
-        horizon=arguments.horizon,
+        horizon=_horizon(arguments.horizon, arguments.lyapunov),
         **common,
     )
+
+
+def _horizon(time: float | None, exponent: float | None) -> float | None:
+    """A horizon in Lyapunov times; in units of time without an exponent."""
+    return time if time is None or exponent is None else time * exponent
 
 
 def settings_of(entries: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""Settings of a run, and the files its data come from."""
+"""Settings of a run, and the data files that they name."""
 
 import inspect
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from dataclasses import field as setting
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from ..training.run_folder import RunFolder
 
 @dataclass
 class DataConfig:
-    """Where the observations are, and how to read them.
+    """A file of observations and the way to read it.
 
     `time` names the column or array with the times, `columns` those of the state,
-    `forcing` those of known inputs, `series` the column of a table that tells several
-    series apart, `validation` a file of held-out observations.
+    `forcing` those of known inputs, `series` the column of a table that numbers or
+    names its series, `validation` a file of held-out observations.
     """
 
     path: str = ""
@@ -42,8 +42,14 @@ class RunConfig(TrainConfig):
     data: DataConfig = setting(default_factory=DataConfig)
 
 
+def with_settings(config: RunConfig, used: TrainConfig) -> RunConfig:
+    """The settings of a run with those that training used."""
+    names = (entry.name for entry in fields(TrainConfig))
+    return replace(config, **{name: getattr(used, name) for name in names})
+
+
 def run_folder_of(config: RunConfig) -> RunFolder:
-    """The folder of a run, which is inside that of all runs whatever its name."""
+    """The folder of a run; no name leads out of the folder of all runs."""
     parts = config.name.split("/")
     if not config.name.isprintable() or any(p in ("", ".", "..") for p in parts):
         raise ValueError(
@@ -55,7 +61,7 @@ def run_folder_of(config: RunConfig) -> RunFolder:
 
 
 def read_series(config: DataConfig) -> Series:
-    """The observations of a configuration, checked."""
+    """The observations that a configuration describes."""
     if not config.path:
         raise ValueError("`data.path` must name a file of observations; it is empty.")
     options = {
@@ -65,30 +71,33 @@ def read_series(config: DataConfig) -> Series:
         "forcing": config.forcing,
         "series": config.series,
     }
-    # Formats differ in what they can be told; what is not set is left to them.
+    # Formats accept different options; those that are not set are left to them.
     given = {name: value for name, value in options.items() if value is not None}
     suffix = Path(config.path).suffix.lower()
     if suffix in READERS:
         known = inspect.signature(READERS[suffix]).parameters
         for name in given:
             if name not in known:
-                raise ValueError(f"`{name}` has no meaning for {suffix} files.")
+                raise ValueError(
+                    f"`{name}` must be left out for {suffix} files; got "
+                    f"{given[name]!r}."
+                )
     try:
         return load_series(config.path, **given)
     except ValueError as error:
-        # The reader speaks of its arguments; here they are options and settings.
+        # The reader names its arguments; here they are options and settings.
         names = "|".join(options)
         text = re.sub(rf"`({names})=?`", r"--\1 (data.\1 in settings)", str(error))
         raise ValueError(text) from error
 
 
 def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> Series:
-    """Observations for a model; what is not said is as it was in training.
+    """Observations for a model; missing options default to those of its training.
 
     Args:
-        config: the file, and what the user says of it.
-        model: its `dt` is taken where the file has no times of its own.
-        run: where the model is; a run folder knows the columns it was trained on.
+        config: the file, and the options that the user gave.
+        model: its `dt` is the default for files without times.
+        run: file or folder of the model; a run folder knows the columns of training.
     """
     config, known = replace(config), data_of_run(run)
     alike = Path(config.path).suffix.lower() == Path(known.path).suffix.lower()
@@ -106,19 +115,19 @@ def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> S
     try:
         return read_series(config)
     except ValueError:
-        # No times in the file: then they are as far apart as those of training.
+        # The file has no times, so its samples are as far apart as those of training.
         return read_series(replace(config, dt=model.dt_))
 
 
 def data_of_run(run: str | Path) -> DataConfig:
-    """How the data of training were read; nothing is known of a mere model file."""
+    """The data settings of a run folder; those of a model file are not known."""
     if not Path(run).is_dir():
         return DataConfig()
     return settings.load(RunConfig, RunFolder(run).require().config).data
 
 
 def read_validation(config: DataConfig) -> Series | None:
-    """The held-out observations, read as the others are; None if there are none."""
+    """The held-out observations, read like the others; None if there are none."""
     if config.validation is None:
         return None
     return read_series(replace(config, path=config.validation, validation=None))

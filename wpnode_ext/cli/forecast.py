@@ -3,15 +3,21 @@
 import argparse
 import csv
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from ..common.files import replacing
+from ..data import Series
+from ..data.loaders import READERS, load_arrays
+from ..fields import Forcing
 from ..model.forecaster import Assimilator
 from .common import (
     add_command,
@@ -21,8 +27,7 @@ from .common import (
     say,
     substeps_of,
 )
-from .data import DataConfig, read_as_trained
-from .inputs import read_inputs
+from .data import DataConfig, data_of_run, read_as_trained, read_series
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -38,31 +43,37 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     start = parser.add_mutually_exclusive_group(required=True)
     start.add_argument(
         "--data",
-        help="file whose sample is the start, read as the data of training were",
+        help="file with the start among its samples, read like the training data",
     )
     start.add_argument("--state", help="the start itself, e.g. 1.0,2.5,20")
     parser.add_argument("--at", type=int, default=-1, help="sample of the file")
     parser.add_argument("--steps", type=int, default=100, help="samples to forecast")
-    parser.add_argument("--dt", type=float, help="their distance; that of training")
     parser.add_argument(
-        "--columns", nargs="+", metavar="NAME", help="of the state in that file"
+        "--dt", type=float, help="distance of the samples; by default that of training"
     )
     parser.add_argument(
-        "--forcing",
-        help="file with the inputs; linear between its times, or without times one row "
-        "for the start and each step",
+        "--columns",
+        nargs="+",
+        metavar="NAME",
+        help="columns of the state in that file; by default those of training",
+    )
+    parser.add_argument(
+        "--forcing-file",
+        metavar="FILE",
+        help="file with the known inputs: linear between its times; without times one "
+        "row for the start and each step",
     )
     add_solver_arguments(parser)
     parser.add_argument(
         "--estimate",
         action="store_true",
-        help="start where the noisy samples of the file and the model agree, with "
-        "--spread every member where it does, not from the sample as it is",
+        help="start from the state that the model estimates from the noisy samples of "
+        "the file, not from the sample itself; with --spread, each member from its own",
     )
     parser.add_argument(
         "--spread",
         action="store_true",
-        help="also the standard deviation over the ensemble the model was fitted with",
+        help="add the standard deviation over the model's ensemble",
     )
     parser.add_argument("-o", "--output", type=Path, help=".csv or .npz")
     parser.set_defaults(run=run)
@@ -72,16 +83,18 @@ def run(arguments: argparse.Namespace) -> None:
     model = read_model(arguments.model)
     dt = arguments.dt or model.dt_
     if dt is None:
-        raise ValueError("the model was trained on irregular times; give --dt.")
+        raise ValueError(
+            "`--dt` must be given: the model was trained on irregular times."
+        )
     start, starts, t0, known = _start(arguments, model)
     t = t0 + dt * torch.arange(arguments.steps + 1, dtype=torch.float64)
     forcing = None
-    if arguments.forcing is not None:
-        forcing = read_inputs(arguments.forcing, t, arguments.model, known)
+    if arguments.forcing_file is not None:
+        forcing = read_inputs(arguments.forcing_file, t, arguments.model, known)
     steps = substeps_of(arguments.substeps, arguments.solver)
     how: dict[str, Any] = {"method": arguments.solver, "step": dt / steps}
     with warnings.catch_warnings():
-        # A forecast that diverged is an error of the command, at its end.
+        # The command ends with an error if the forecast diverged.
         warnings.simplefilter("ignore", RuntimeWarning)
         forecast = model.forecast(start, t, forcing=forcing, **how)
     table = forecast.reshape(len(t), -1).numpy()
@@ -109,23 +122,11 @@ def run(arguments: argparse.Namespace) -> None:
 def _start(
     arguments: argparse.Namespace, model: Assimilator
 ) -> tuple[torch.Tensor, torch.Tensor, float, Mapping[str, Any]]:
-    """The start of the forecast, of the ensemble, their time, facts on their file."""
+    """Start of the forecast and of its ensemble, their time, metadata of their file."""
     if arguments.state is not None:
         if arguments.estimate:
-            raise ValueError("`--estimate` needs the samples of a file; give `--data`.")
-        try:
-            numbers = [float(x) for x in arguments.state.split(",")]
-        except ValueError:
-            raise ValueError(
-                f"`--state` must be numbers with commas; got {arguments.state!r}."
-            ) from None
-        shape = model.state_shape_
-        if len(numbers) != prod(shape):
-            raise ValueError(
-                f"`--state` must have {prod(shape)} numbers, the size of the state; "
-                f"got {len(numbers)}."
-            )
-        state = torch.tensor(numbers, dtype=torch.float64).view(shape)
+            raise ValueError("`--estimate` must come with `--data`, a file of samples.")
+        state = _state_of(arguments.state, model.state_shape_)
         return state, state, 0.0, {}
     where = DataConfig(path=arguments.data, columns=arguments.columns)
     series = read_as_trained(where, model, arguments.model)
@@ -143,10 +144,26 @@ def _start(
         return state, starts, time, series.meta
     if series.missing[at]:
         raise ValueError(
-            f"sample {at} of {arguments.data} has missing values; give another by --at "
-            "or --estimate it."
+            f"`--at` must be a sample without missing values; sample {at} of "
+            f"{arguments.data} has some. Choose another, or give --estimate."
         )
     return series.v[at], series.v[at], time, series.meta
+
+
+def _state_of(text: str, shape: tuple[int, ...]) -> Float[Tensor, "..."]:
+    """The state that ``--state`` spells out."""
+    try:
+        numbers = [float(x) for x in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"`--state` must be numbers with commas; got {text!r}."
+        ) from None
+    if len(numbers) != prod(shape):
+        raise ValueError(
+            f"`--state` must have {prod(shape)} numbers, the size of the state; got "
+            f"{len(numbers)}."
+        )
+    return torch.tensor(numbers, dtype=torch.float64).view(shape)
 
 
 def _write(
@@ -167,3 +184,104 @@ def _write(
             np.savetxt(file, rows, delimiter=",", fmt="%.10g")
     else:
         raise ValueError(f"`--output` must end in .npz or .csv; got {path.name!r}.")
+
+
+def read_inputs(
+    path: str,
+    t: Float[Tensor, " T"],
+    run: str | Path,
+    start: Mapping[str, Any],
+) -> Forcing:
+    """Inputs that cover the times `t`, linear between those of the file.
+
+    A file without times must hold one row for each of `t`.
+
+    Args:
+        path: file of inputs alone, or one like the data of training.
+        t: times of the forecast.
+        run: file or folder of the model; a run folder knows the names of the inputs
+            and of the times.
+        start: metadata of the file that holds the start, for dates.
+    """
+    timed = _with_times(path, run)
+    if timed is None:
+        return Forcing(t, _row_by_row(path, len(t), run))
+    if timed.n_series > 1:
+        raise ValueError(
+            f"`--forcing-file` must hold one series; got {timed.n_series}."
+        )
+    known = ~timed.missing
+    inputs = Forcing(_clock(timed, start, path)[known], timed.v.flatten(1)[known])
+    inputs.check_covers(t[0].item(), t[-1].item())
+    return inputs
+
+
+def _with_times(path: str, run: str | Path) -> Series | None:
+    """The file with its own times; None where it has none."""
+    trained, reader = data_of_run(run), READERS.get(Path(path).suffix.lower())
+    names: list[str | None] = [trained.time] if trained.time else []
+    # Files of arrays would prefer a `dt`, which does not hold the time of the start.
+    names += ["t", "time"] if reader is load_arrays else [None]
+    for columns, time in product(_columns(trained), names):
+        found = _if_named(DataConfig(path=path, columns=columns, time=time))
+        if found is not None:
+            return found
+    return None
+
+
+def _row_by_row(path: str, count: int, run: str | Path) -> Float[Tensor, "T C"]:
+    configs = [
+        DataConfig(path=path, columns=columns, dt=1.0)
+        for columns in _columns(data_of_run(run))
+    ]
+    table = _if_named(configs[0]) if len(configs) > 1 else None
+    table = table or read_series(configs[-1])
+    if table.n_samples != count:
+        raise ValueError(
+            f"`--forcing-file` must have {count} rows, one for each time of the "
+            f"forecast, as {path} has no times; got {table.n_samples}. Give it times, "
+            "or change --steps."
+        )
+    if table.missing.any():
+        raise ValueError(
+            f"`--forcing-file` must have a value at every time of the forecast; {path} "
+            "has rows without. Fill them, or leave the rows out and give times."
+        )
+    return table.v.flatten(1)
+
+
+def _columns(trained: DataConfig) -> Iterator[list[str] | None]:
+    """Candidates for the columns of the inputs: those of training, then all."""
+    if trained.forcing:
+        yield trained.forcing
+    yield None
+
+
+def _if_named(config: DataConfig) -> Series | None:
+    """The series under these names; None where the file has no such names."""
+    try:
+        return read_series(config)
+    except ValueError as error:
+        # Other faults of a file, such as times that go back, are errors.
+        if " has no " in str(error):
+            return None
+        raise
+
+
+def _clock(inputs: Series, start: Mapping[str, Any], path: str) -> Float[Tensor, " M"]:
+    """Times of the inputs on the clock of the forecast."""
+    here, there = inputs.meta, start
+    if ("first_date" in here) != ("first_date" in there):
+        which = "dates" if "first_date" in here else "numbers"
+        raise ValueError(
+            "`--forcing-file` must have numbers or dates as times, like the file of "
+            f"the start; {path} has {which}."
+        )
+    if "first_date" not in here:
+        return inputs.times
+    unit = there["seconds_per_unit"]
+    later = np.datetime64(here["first_date"], "ns") - np.datetime64(
+        there["first_date"], "ns"
+    )
+    seconds = later.astype(np.int64) / 1e9
+    return (seconds + here["seconds_per_unit"] * inputs.times) / unit

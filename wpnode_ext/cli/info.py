@@ -1,4 +1,4 @@
-"""``wpnode info``: versions and build, the first thing asked for in a bug report."""
+"""``wpnode info``: versions and build, for bug reports."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from .common import add_command, print_table
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = add_command(commands, "info", "show versions, devices and the build")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""Arguments, subcommands, exit codes."""
+"""The command ``wpnode``: its subcommands and exit codes."""
 
 import argparse
 import io
@@ -46,7 +46,7 @@ and see how good it is.
 
 EPILOG = """\
 a first tour:
-  wpnode demo                                   all of it on noisy Lorenz-63
+  wpnode demo                                   all steps on noisy Lorenz-63
   wpnode simulate lorenz63 --noise 0.05 -o l63.npz --test l63_test.npz
                                                 make data like the paper's
   wpnode noise l63.npz                          how noisy are they?
@@ -57,7 +57,7 @@ a first tour:
   wpnode report runs/first                      one HTML page about the run
   wpnode compare l63.npz --reference l63_test.npz --methods closed_form,deepskip
                                                 which method suits them?
-Your own data take the place of l63.npz: .csv, .npz, .npy, .pt, .mat, .nc or .zarr.
+Replace l63.npz by your own data: .csv, .npz, .npy, .pt, .mat, .nc or .zarr.
 
 exit codes:
   0  done        1  failed, the reason is on standard error
@@ -96,14 +96,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = arguments.run(arguments) or OK
-        # What a full disk or a closed pipe does to the output is known only now.
+        # A full disk or a closed pipe shows only now.
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe has gone, e.g. `| head`; that is no failure of ours.
+        # The reader of a pipe has ended, e.g. `| head`, which is not an error.
         _drop_output()
         return OK
     except Exception as error:
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: Exception) -> int:
-    """Prints an error in one line; the exit code that says of which kind it is."""
+    """Prints an error in one line, and returns its exit code."""
     code = FAILED
     try:
         sys.stdout.flush()
@@ -137,5 +137,5 @@ def _fail(error: Exception) -> int:
 
 
 def _drop_output() -> None:
-    """Sends the rest of the output nowhere: its end is not to be an error as well."""
+    """Discards the rest of the output, so that flushing it is no second error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,10 +18,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         commands,
         "noise",
         "estimate the noise of a series, without a model",
-        "Prints the noise as a share of the RMS of the signal, as `wpnode simulate "
-        "--noise`\ntakes it, and its standard deviation in every component. An "
-        "estimate that is not\nreliable is an upper bound: the signal is not smooth "
-        "from sample to sample.",
+        "Prints the ratio of noise and signal (RMS), as in `wpnode simulate --noise`, "
+        "and the\nstandard deviation of the noise in every component. An unreliable "
+        "estimate is an upper\nbound: the signal is not smooth from sample to sample.",
     )
     add_data_arguments(parser)
     parser.set_defaults(run=run)

@@ -3,12 +3,11 @@
 import argparse
 from pathlib import Path
 
-from ..report.page import write_report
+from ..report.page import Judgement, write_report
 from ..training.run_folder import RunFolder
 from .common import add_command, read_model, say, substeps_of
 from .data import DataConfig
-from .judge import (
-    Judgement,
+from .evaluate import (
     add_judge_arguments,
     held_out_reference,
     judge,
@@ -22,15 +21,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         commands,
         "report",
         "write one HTML page about a run",
-        "Settings, versions, training curves, noise, filter, forecasts and their "
-        "climate, and the\nspread of an ensemble, with the figures in the page. "
-        "Forecasts are compared with\n--reference, else with the filtered data held "
-        "out of training.",
+        "The page shows the verdict on the model, its forecasts and their climate, the "
+        "noise of the\ndata, the effect of the filter, training curves, settings and "
+        "versions, with all figures.\nForecasts are compared with --reference, or else "
+        "with the run's held-out data after\nthe filter.",
         "example: wpnode report runs/first --reference l63_test.npz --lyapunov 0.91",
     )
     parser.add_argument("run_folder", metavar="RUN", help="run folder")
     parser.add_argument("--reference", help="file with a reference trajectory")
-    parser.add_argument("-o", "--output", type=Path, help="default RUN/report.html")
+    parser.add_argument(
+        "-o", "--output", type=Path, help="file; RUN/report.html by default"
+    )
     add_judge_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = read_model(arguments.run_folder) if folder.model.exists() else None
     found = Judgement(note="The run has no trained model yet.")
     if model is not None:
-        reference, note = None, "Forecasts were not judged: the data are gone."
+        reference, note = None, "No forecasts were judged: the data file is missing."
         if arguments.reference is not None:
             where = DataConfig(path=arguments.reference)
             reference, note = reference_from_file(where, model, arguments.run_folder)
@@ -57,16 +58,5 @@ def run(arguments: argparse.Namespace) -> None:
                 method=arguments.solver,
                 step=shown.t[1].item() / steps,
             )
-    path = write_report(
-        folder,
-        model,
-        series=series,
-        evaluation=found.evaluation,
-        climate=found.climate,
-        fit=found.fit,
-        ensemble=found.ensemble,
-        length=arguments.length,
-        note=found.note,
-        path=arguments.output,
-    )
+    path = write_report(folder, model, found, series=series, path=arguments.output)
     say(f"report: {path}")

@@ -12,12 +12,12 @@ import numpy as np
 from ..common.files import replacing, write_text
 from ..data import add_noise
 from ..data.noise import NOISE_OF, noise_table
-from ..settings.config import TrainConfig, unknown_key
+from ..settings.config import unknown_key
 from ..settings.presets import paper_config
 from ..systems import PRESETS, preset
 from ..systems.base import System
 from .common import add_command, print_table, say
-from .data import DataConfig, RunConfig
+from .data import DataConfig, RunConfig, with_settings
 
 # Components whose noise is printed.
 ROWS = 6
@@ -34,9 +34,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "simulate",
         "make observations of a known system",
         "Sizes and steps default to the paper's. A .npz file holds `v` (noisy), `u` "
-        "(clean),\n`t`, `dt` and `sigma`; a .csv file the times and `v`. With --test a "
-        "second file\nholds clean samples that continue the trajectory. With "
-        "--settings a third holds the\npaper's training settings, for `wpnode train`.\n"
+        "(clean),\n`t`, `dt` and `sigma`; a .csv file holds the times and `v`. --test "
+        "writes a second file\nwith clean samples that continue the trajectory, "
+        "--settings a third one with the paper's\ntraining settings for `wpnode "
+        "train`.\n"
         f"\nsystems:\n{systems}",
         "examples:\n"
         "  wpnode simulate lorenz63 --noise 0.05 -o l63.npz --test l63_test.npz\n"
@@ -47,26 +48,34 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "parameters", nargs="*", metavar="key=value", help="parameters of the system"
     )
-    parser.add_argument("-n", "--samples", type=int, help="samples (system's default)")
-    parser.add_argument("--dt", type=float, help="their distance (system's default)")
+    parser.add_argument(
+        "-n", "--samples", type=int, help="number of samples; the system's by default"
+    )
+    parser.add_argument(
+        "--dt", type=float, help="distance of the samples; the system's by default"
+    )
     parser.add_argument(
         "--noise",
         type=float,
         default=0.0,
-        help="standard deviation of the noise as a share of the RMS of the signal (see "
-        "--mode), 0.05 for 5 %%",
+        help="ratio of added noise: its standard deviation over the RMS of the signal "
+        "(see --mode), 0.05 for 5 %%",
     )
     parser.add_argument(
         "--mode",
         default="global_rms",
         choices=("global_rms", "component_rms", "component_std"),
-        help="what the noise is a share of: the RMS of the signal over all components "
-        "(the paper's), that of each component, or the standard deviation of each",
+        help="scale of the noise: the RMS of the signal over all components (as in the "
+        "paper), the RMS of each component, or its standard deviation",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of start and noise")
-    parser.add_argument("-o", "--output", type=Path, required=True, help=".npz or .csv")
+    parser.add_argument("--seed", type=int, default=0, help="seed of start and noise")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="file, .npz or .csv"
+    )
     parser.add_argument("--test", type=Path, help="file for clean test samples")
-    parser.add_argument("--test-samples", type=int, default=5000, help="in that file")
+    parser.add_argument(
+        "--test-samples", type=int, default=5000, help="number of samples in that file"
+    )
     parser.add_argument(
         "--settings", type=Path, help="YAML file for the paper's training settings"
     )
@@ -74,7 +83,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--method",
         default="wp",
         choices=("wp", "weak", "strong"),
-        help="of these settings",
+        help="method of these settings",
     )
     parser.set_defaults(run=run)
 
@@ -101,7 +110,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.test:
         rest = clean[n:].numpy()
         write(arguments.test, rest, rest, dt, np.zeros_like(rest[0]))
-        say(f"{arguments.test}: {extra} clean samples that follow")
+        say(f"{arguments.test}: the {extra} clean samples that follow")
     if arguments.settings:
         _write_settings(arguments, dt)
         say(f"{arguments.settings}: train with `wpnode train {arguments.settings}`")
@@ -116,7 +125,7 @@ def run(arguments: argparse.Namespace) -> None:
 def write(
     path: Path, v: np.ndarray, u: np.ndarray, dt: float, sigma: np.ndarray
 ) -> None:
-    """Writes a series by the ending of the name."""
+    """Writes a series in the format of the file's ending."""
     t = dt * np.arange(len(v))
     if path.suffix == ".npz":
         with replacing(path, "wb") as file:
@@ -134,11 +143,11 @@ def _names(state: Sized) -> list[str]:
 
 def _check_ending(path: Path) -> None:
     if path.suffix not in (".npz", ".csv"):
-        raise ValueError(f"the file must end in .npz or .csv; got {path.name!r}.")
+        raise ValueError(f"a file of data must end in .npz or .csv; got {path.name!r}.")
 
 
 def _parameters(system: Any) -> list[tuple[str, float]]:
-    """Names and values; systems are dataclasses of numbers."""
+    """Names and values of the parameters: systems are dataclasses of numbers."""
     return [(entry.name, getattr(system, entry.name)) for entry in fields(system)]
 
 
@@ -148,7 +157,7 @@ def _with_parameters(system: Any, given: list[str]) -> System:
     for entry in given:
         key, equals, text = entry.partition("=")
         if not equals:
-            raise ValueError(f"parameters must read key=value; got {entry!r}.")
+            raise ValueError(f"a parameter must read key=value; got {entry!r}.")
         if key not in known:
             raise ValueError(unknown_key(key, list(known)))
         try:
@@ -163,10 +172,8 @@ def _write_settings(arguments: argparse.Namespace, dt: float) -> None:
     from omegaconf import OmegaConf
 
     paper = paper_config(arguments.system, arguments.method)
-    config = RunConfig(
-        **{entry.name: getattr(paper, entry.name) for entry in fields(TrainConfig)},
-        name=arguments.settings.stem,
-        data=DataConfig(path=str(arguments.output), dt=dt),
-    )
+    config = with_settings(RunConfig(), paper)
+    config.name = arguments.settings.stem
+    config.data = DataConfig(path=str(arguments.output), dt=dt)
     text = OmegaConf.to_yaml(OmegaConf.structured(config))
     write_text(arguments.settings, text)

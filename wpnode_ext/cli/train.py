@@ -2,7 +2,7 @@
 
 import argparse
 import warnings
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,13 @@ from ..settings.config import TrainConfig
 from ..training.distributed import ProcessGroup, join
 from ..training.run_folder import Run, RunFolder
 from .common import add_command, print_table, print_verdict, say
-from .data import RunConfig, read_series, read_validation, run_folder_of
+from .data import (
+    RunConfig,
+    read_series,
+    read_validation,
+    run_folder_of,
+    with_settings,
+)
 
 EPILOG = """\
 settings and their defaults (None: what the paper uses for the method; weak.* 0: chosen
@@ -64,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     series = read_series(config.data)
     if arguments.dry_run:
         chosen = _model(arguments, config).choose(series)
-        _show(_with(config, chosen.config), series, folder)
+        _show(with_settings(config, chosen.config), series, folder)
         return 0
     group = join(config.device)
     try:
@@ -102,7 +108,7 @@ def _train(
     def begin(settings: TrainConfig) -> None:
         if not arguments.resume:
             folder.create(overwrite=arguments.overwrite)
-            folder.write_config(_with(config, settings))
+            folder.write_config(with_settings(config, settings))
             folder.write_environment()
 
     model = _model(arguments, config)
@@ -120,7 +126,7 @@ def _train(
         model.save(folder.model)
         # After the model: a run that is killed before is resumed with the settings it
         # began with, and chooses again.
-        folder.write_config(_with(config, model.config_))
+        folder.write_config(with_settings(config, model.config_))
     _print_result(model, series, folder)
     return print_verdict(model)
 
@@ -144,12 +150,6 @@ def _print_result(model: WPNODE, series: Series, folder: RunFolder) -> None:
         ]
     )
     say(f"next: wpnode report {folder.path}")
-
-
-def _with(config: RunConfig, used: TrainConfig) -> RunConfig:
-    """The settings of a run with those that training used."""
-    names = (entry.name for entry in fields(TrainConfig))
-    return replace(config, **{name: getattr(used, name) for name in names})
 
 
 def _show(config: RunConfig, series: Series, folder: RunFolder) -> None:

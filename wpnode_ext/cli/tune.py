@@ -14,18 +14,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         commands,
         "tune",
         "choose the weak form (p, q, ell) from the data alone",
-        "The filter behind each weak form is applied to the data; `risk` estimates the "
-        "squared\nerror it leaves, in units of the noise (below 1 it helps), J is the "
-        "paper's score.\nThe last line has the settings to train with.",
+        "Applies the filter of each weak form to the data. `risk` estimates its "
+        "squared error in\nunits of the noise (below 1 the filter helps), J is the "
+        "paper's score. The last line\nholds the settings to train with.",
     )
     add_data_arguments(parser)
     parser.add_argument(
-        "--criterion", choices=("risk", "J"), default="risk", help="what is minimised"
+        "--criterion", choices=("risk", "J"), default="risk", help="score to minimise"
     )
-    parser.add_argument("--rows", type=int, default=8, help="of the table to print")
-    parser.add_argument("-o", "--output", type=Path, help="CSV file for all of it")
+    parser.add_argument("--rows", type=int, default=8, help="number of printed rows")
     parser.add_argument(
-        "--figure", type=Path, help="picture of the scores, .png, .pdf or .svg"
+        "-o", "--output", type=Path, help="CSV file for the whole table"
+    )
+    parser.add_argument(
+        "--figure", type=Path, help="file for a figure, .png, .pdf or .svg"
     )
     parser.set_defaults(run=run)
 
@@ -48,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
         ("p", "ell", "q of the filter", "risk", "J"),
     )
     if arguments.criterion == "risk":
-        print("taken: the shortest window whose risk is within 10 % of the smallest")
+        print("chosen: the shortest window whose risk is within 10 % of the smallest")
     if choice.note:
         say(choice.note)
     if arguments.output is not None:
