@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from wpnode_ext.fields import LibraryField
-from wpnode_ext.smoothing.exponential_step import ExponentialStep, make_step
-from wpnode_ext.smoothing.steps import ModelStep
+from wpnode_ext.smoothing.steps import ExponentialStep, ModelStep, make_step
 from wpnode_ext.solvers.runge_kutta import integrate
 
 

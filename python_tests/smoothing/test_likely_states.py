@@ -8,7 +8,7 @@ from torch import Tensor
 from kalman import rk4_matrix, rts_smoother
 from trajectories import normal
 from wpnode_ext.data import make_series
-from wpnode_ext.smoothing.likely_states import likely_states
+from wpnode_ext.smoothing import likely_states
 
 MATRIX = np.array([[-0.1, 1.0], [-1.3, -0.05]])
 DT, SIGMA, PROCESS = 0.2, 0.3, 0.05

@@ -10,10 +10,9 @@ from kalman import rk4_matrix
 from problems import lorenz63_field
 from trajectories import lorenz63, normal
 from wpnode_ext.data import make_series
+from wpnode_ext.smoothing.evidence import evidence_of_windows, likely_process_noise
 from wpnode_ext.smoothing.gauss_newton import Problem
-from wpnode_ext.smoothing.process_noise import likely_process_noise
 from wpnode_ext.smoothing.smoother import as_problem
-from wpnode_ext.smoothing.state_evidence import evidence_of_windows
 from wpnode_ext.smoothing.steps import ModelStep
 
 ROTATION = torch.tensor([[-0.1, 1.0], [-1.3, -0.05]], dtype=torch.float64)

@@ -16,8 +16,7 @@ from wpnode_ext.common.typing import Field
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, RandomFeatureField
 from wpnode_ext.fields.linear import LinearField
-from wpnode_ext.smoothing import refine
-from wpnode_ext.smoothing.held_out import Watch
+from wpnode_ext.smoothing import Watch, refine
 
 DT = 0.01
 

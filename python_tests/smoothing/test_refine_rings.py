@@ -10,8 +10,7 @@ from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.coordinates.symmetry import Symmetry
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import EquivariantField, LibraryField, LinearField, RingField
-from wpnode_ext.smoothing import first_states, refine
-from wpnode_ext.smoothing.held_out import spread_stretches
+from wpnode_ext.smoothing import first_states, refine, spread_stretches
 
 SITES, DT, SIGMA = 5, 0.02, 0.05
 

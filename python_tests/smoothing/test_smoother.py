@@ -11,8 +11,8 @@ from trajectories import lorenz63, normal
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.fields import MLPField
 from wpnode_ext.smoothing import smooth_states
+from wpnode_ext.smoothing.gauss_newton import Windows
 from wpnode_ext.smoothing.steps import ModelStep
-from wpnode_ext.smoothing.windows import Windows
 
 ROTATION = torch.tensor([[-0.1, 1.0], [-1.3, -0.05]], dtype=torch.float64)
 

@@ -12,9 +12,9 @@ from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.smoothing import Refinement, refine
+from wpnode_ext.smoothing.evidence import state_evidence
 from wpnode_ext.smoothing.projected import projected_step
 from wpnode_ext.smoothing.smoother import as_problem
-from wpnode_ext.smoothing.state_evidence import state_evidence
 from wpnode_ext.smoothing.steps import ModelStep
 
 N, H, SIGMA, ERROR = 30, 0.5, 0.2, 0.1

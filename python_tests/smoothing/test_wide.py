@@ -11,14 +11,11 @@ from trajectories import lorenz63, normal
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, RandomFeatureField
 from wpnode_ext.smoothing import is_wide, refine
-from wpnode_ext.smoothing.directions import Directions
-from wpnode_ext.smoothing.exponential_step import ExponentialStep
 from wpnode_ext.smoothing.gauss_newton import Problem, StepFailed
-from wpnode_ext.smoothing.projected import projected_step
-from wpnode_ext.smoothing.projected_operator import ProjectedOperator
+from wpnode_ext.smoothing.projected import Directions, projected_step
 from wpnode_ext.smoothing.smoother import as_problem, smooth_states
-from wpnode_ext.smoothing.steps import ModelStep
-from wpnode_ext.smoothing.wide import wide_step
+from wpnode_ext.smoothing.steps import ExponentialStep, ModelStep
+from wpnode_ext.smoothing.wide import ProjectedOperator, wide_step
 
 SIGMA, PROCESS = 0.05, 0.005
 rounds = importlib.import_module("wpnode_ext.smoothing.rounds")

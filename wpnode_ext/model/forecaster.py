@@ -20,8 +20,13 @@ from ..metrics import GoodnessOfFit, goodness_of_fit
 from ..metrics.climate import Climate, evaluate_climate
 from ..metrics.evaluation import Evaluation, evaluate_field
 from ..settings.config import TrainConfig
-from ..smoothing import LocalFit, first_states, smooth_around_gaps, step_error
-from ..smoothing.likely_states import likely_states
+from ..smoothing import (
+    LocalFit,
+    first_states,
+    likely_states,
+    smooth_around_gaps,
+    step_error,
+)
 from ..solvers.rollouts import RolloutResult, rollout
 from ..training.validation import ForecastValidation
 from .ensemble import EnsembleForecast, forecast_members

@@ -64,7 +64,7 @@ def solve_best(
         searching, config = False, _steep(config, STEEPNESS[-1])
     search = _Search(data, own, searching or doublings > 0, say)
     best = search.steepened(config) if searching else search.solve(config)
-    return search.doubled(best, doublings)
+    return search.doubled(best, doublings).complete()
 
 
 def own_or_made(

@@ -25,8 +25,14 @@ from ..fields import (
     SparseField,
 )
 from ..settings.config import TrainConfig
-from ..smoothing import Refinement, is_negligible, is_wide, refine
-from ..smoothing.gauss_newton import StepFailed
+from ..smoothing import (
+    Refinement,
+    RefineSettings,
+    StepFailed,
+    is_negligible,
+    is_wide,
+    refine_series,
+)
 from ..training.trainer import Row, TrainResult
 from ..training.validation import ForecastValidation
 from .ensemble import draw_members
@@ -75,6 +81,18 @@ class Solved(Learned):
     series: Series
     states: Tensor
     refit: Callable[[Series, Tensor], LinearField]
+
+    def complete(self) -> "Solved":
+        """The same with error bars, which fits that are only compared do without."""
+        if self.refinement is None:
+            return self
+        found = self.refinement.with_error_bars()
+        return replace(
+            self,
+            refinement=found,
+            refined=_in_units(found, self.scaler),
+            complaint=complaint_about(self.series, self.unexplained, found),
+        )
 
     def without_end(self, fraction: float) -> LinearField | None:
         """The field fitted without the end of every series; None where that fails."""
@@ -169,7 +187,7 @@ def solve_field(
         scaler=scaler,
         result=_as_result(refinement, left),
         members=members,
-        refined=None if refinement is None else _in_units(refinement, scaler),
+        refined=_in_units(refinement, scaler),
         complaint=complaint_about(scaled, left, refinement),
         fit=fit,
         ridge_errors=errors,
@@ -410,14 +428,20 @@ def _refine(
         begun = True
         return field
 
-    found = refine(
-        scaled,
-        fit,
+    settings = RefineSettings(
         # A field under many maps is improved by the fit alone, which applies them.
         update="auto" if problem.maps is None else "fit",
         samples=_samples_of_rounds(field, data.first.states),
+        # Of fits that are compared one is kept, and completed.
+        error_bars=not evidence or config.ensemble > 0,
         evidence=evidence,
         seed=config.seed,
+    )
+    found = refine_series(
+        scaled,
+        fit,
+        data.first,
+        settings,
         progress=lambda number, row: say(
             f"round {number}: held-out error {row.held_out:.3f} noise variances, "
             f"states changed by {row.change:.2g} sigma"
@@ -431,20 +455,21 @@ def _refit(
     field: LinearField, refinement: Refinement | None, problem: _Problem
 ) -> Callable[[Series, Tensor], LinearField]:
     """Fits the field anew to part of the observations, as it was fitted to all."""
-    again = None if refinement is None else refinement.again
 
     def refit(part: Series, states: Tensor) -> LinearField:
-        if again is None:
+        if refinement is None or not refinement.projected:
             return problem.solve_smooth(deepcopy(field), part, states)
-        found = again(part, states)
+        found = refinement.again(part, states)
         assert isinstance(found, LinearField)
         return found
 
     return refit
 
 
-def _in_units(found: Refinement, scaler: Scaler) -> RefinedStates:
-    """Refined states in the units of the data."""
+def _in_units(found: Refinement | None, scaler: Scaler) -> RefinedStates | None:
+    """Refined states in the units of the data; None without their error bars."""
+    if found is None or found.std is None:
+        return None
     return RefinedStates(
         scaler.inverse(found.states),
         scaler.spread(found.std),

@@ -22,7 +22,7 @@ from ..fields import as_field
 from ..fields.base import device_of
 from ..metrics import GoodnessOfFit
 from ..metrics.hidden_state import HiddenState, find_hidden_state
-from ..smoothing.held_out import spread_stretches
+from ..smoothing import spread_stretches
 from ..solvers.rollouts import in_dtype, rollout
 from ..solvers.stiff import stiff_part
 from ..training.validation import ForecastValidation

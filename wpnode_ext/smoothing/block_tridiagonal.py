@@ -21,8 +21,8 @@ class BlockCholesky:
     Attributes:
         diagonal: ``[n, B, D, D]``.
         lower: ``[n - 1, B, D, D]``.
-        positive: which of the B matrices are positive definite; what the other methods
-            return for the rest means nothing.
+        positive: which of the B matrices are positive definite; solutions of the others
+            are meaningless.
     """
 
     diagonal: Float[Tensor, "n B D D"]
@@ -32,11 +32,15 @@ class BlockCholesky:
     def solve(self, rhs: Float[Tensor, "n B D *R"]) -> Float[Tensor, "n B D *R"]:
         """Solution of every system for its right-hand side, or for R of them."""
         x = rhs.clone() if rhs.dim() == 4 else rhs.unsqueeze(-1).clone()
+        return self._back_(self.solve_lower_(x)).reshape(rhs.shape)
+
+    def solve_lower_(self, x: Float[Tensor, "n B D R"]) -> Float[Tensor, "n B D R"]:
+        """Solution of ``L y = x``, which takes the place of `x`."""
         for i in range(len(x)):
             if i > 0:
                 x[i].baddbmm_(self.lower[i - 1], x[i - 1], alpha=-1)
             x[i] = _triangular(self.diagonal[i], x[i])
-        return self._back(x).reshape(rhs.shape)
+        return x
 
     def solve_transposed(
         self, rhs: Float[Tensor, "n B D *R"]
@@ -46,9 +50,9 @@ class BlockCholesky:
         Of standard normal numbers: a draw with the inverse of the matrix as covariance.
         """
         x = rhs.clone() if rhs.dim() == 4 else rhs.unsqueeze(-1).clone()
-        return self._back(x).reshape(rhs.shape)
+        return self._back_(x).reshape(rhs.shape)
 
-    def _back(self, x: Float[Tensor, "n B D R"]) -> Float[Tensor, "n B D R"]:
+    def _back_(self, x: Float[Tensor, "n B D R"]) -> Float[Tensor, "n B D R"]:
         last = len(x) - 1
         for i in range(last, -1, -1):
             if i < last:

@@ -1,31 +1,53 @@
-"""Linear unknowns with a normal prior whose precision the data choose."""
+"""Evidence: how likely observations are with states or coefficients integrated out.
+
+Up to a constant, the logarithm of the density of the data with the states integrated
+out by Laplace's method is ``(log det link - cost - log det H) / 2`` for the least cost
+and the normal equations H there. Fields and process noises are compared by it, and the
+precision of a prior of linear unknowns is chosen by the same principle.
+"""
 
 from dataclasses import dataclass
+from itertools import groupby
 from math import log
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Rounds of the fixed point, and the change of the logarithm at which it rests.
+from ..common.typing import Field
+from ..data import Series
+from .gauss_newton import Problem, Windows, minimise
+from .smoother import as_problem
+from .steps import make_step
+
+# Rounds of the fixed point of the prior's precision, and the change of its logarithm
+# at which they end.
 ROUNDS, CHANGE = 100, 1e-3
 # Precisions that are compared first: so many decades below the largest information.
 DECADES = (-2, 20)
+# Windows, iterations and tolerance (in units of the noise) of the smoothing at which a
+# density is taken; its error is quadratic in the tolerance.
+WINDOW, ITERATIONS, TOLERANCE = 400, 10, 1e-2
+# Numbers that the blocks of the normal equations of some windows may hold.
+CHUNK = 1 << 22
+# Steps of the search for the process noise, in units of the one it begins with.
+LEVELS: tuple[float, ...] = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
+# Samples times entries of a state that this search uses, in evenly spread windows.
+NUMBERS = 100_000
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """What information and prior say about the unknowns together.
+    """Distribution of linear unknowns given the data and a normal prior.
 
     Attributes:
         mean: ``[P]``.
         ridge: precision of the prior.
         effective: number of unknowns that the data determine.
         root: ``root root^T`` is the covariance, ``[P, P]``.
-        log_weight: logarithm of what the unknowns, integrated out, change a density of
-            the data by that was taken at their mean: for every unknown the data
-            determine, that its value was not known before. Minus infinity without a
-            prior.
+        log_weight: change of the logarithm of a density of the data, taken at the mean
+            of the unknowns, when they are integrated out: minus what the data had to
+            say about each. Minus infinity without a prior.
     """
 
     mean: Float[Tensor, " P"]
@@ -46,21 +68,21 @@ def posterior(
 
     Without `ridge` it is the one of the largest evidence (MacKay), where
     ``ridge = effective / |mean / spread|^2``. One precision serves all unknowns: with
-    one for each size of direction the rounds of refinement came to rest at fields that
+    one for each size of direction the rounds of refinement settled at fields that
     explain noise.
 
-    Of ``root diag(spread)`` with ``root^T root = info`` the singular values are taken,
-    not of its square the eigenvalues: spreads of 1e-8 would be lost in that.
+    The singular values of ``root diag(spread)`` with ``root^T root = info`` are taken,
+    not the eigenvalues of its square, in which spreads of 1e-8 would be lost.
 
     Args:
         info: symmetric, positive semidefinite.
         right: ``info @ unknowns`` for data without noise.
         spread: sizes of the unknowns under the prior, up to a factor.
-        ridge: the precision to take, instead.
+        ridge: a precision to take instead.
     """
     values, vectors = torch.linalg.eigh((info + info.T) / 2)
-    # Of directions without information `right` holds rounding only, which a small ridge
-    # would blow up; the prior alone speaks of them.
+    # In directions without information `right` holds rounding only, which a small ridge
+    # would blow up; the prior alone determines them.
     floor = len(values) * torch.finfo(values.dtype).eps * values.max().clamp(min=0)
     known = values > floor
     root = torch.where(known, values, 0.0).sqrt()
@@ -98,3 +120,110 @@ def _largest_evidence(values: Tensor, right: Tensor) -> float:
         if abs(log(ridge / before)) < CHANGE:
             break
     return ridge
+
+
+@torch.no_grad()
+def state_evidence(
+    problem: Problem,
+    x: Float[Tensor, "N D"],
+    *,
+    window: int = WINDOW,
+    tolerance: float = TOLERANCE,
+) -> float:
+    """Logarithm of the evidence of a record, in windows that are independent.
+
+    Args:
+        problem: data, field and process noise, uncut.
+        x: states in units of the noise.
+        window: most samples of a window.
+        tolerance: of the smoothing, in units of the noise.
+    """
+    # Every sample in one window: none may count twice. Two lengths, the longer first.
+    windows = torch.arange(len(x)).tensor_split(-(-len(x) // window))
+    total = 0.0
+    for length, alike in groupby(windows, len):
+        many = max(1, CHUNK // (length * x.shape[1] ** 2))
+        for rows in torch.stack(list(alike), 1).split(many, 1):
+            total += evidence_of_windows(
+                problem.cut(rows), x[rows], tolerance=tolerance
+            )
+    return total
+
+
+def evidence_of_windows(
+    part: Problem,
+    x: Float[Tensor, "L B D"],
+    max_iterations: int = ITERATIONS,
+    tolerance: float = TOLERANCE,
+) -> float:
+    """Sum of the windows' logarithms; minus infinity where one has none."""
+    found = minimise(part, x, max_iterations, tolerance, keep_line=True)
+    assert found.line is not None
+    system = part.precision(found.x, found.line)
+    size = 2 * system.diagonal.diagonal(dim1=-2, dim2=-1).log().sum()
+    links = part.link[part.link > 0].log().sum()
+    cost = part.cost(found.x, found.line[0]).sum()
+    total = (links - cost - size).item() / 2
+    return total if system.positive.all() and total == total else -float("inf")
+
+
+@torch.no_grad()
+def likely_process_noise(
+    problem: Problem, x: Float[Tensor, "N D"], *, window: int = WINDOW
+) -> float:
+    """The process noise of largest evidence, in units of that of `problem`.
+
+    Steps of about half a decade are taken as long as the evidence grows: an almost
+    exact field errs far less than a smoother has to allow it, and with that allowance
+    the error bars of states would be too wide.
+
+    Args:
+        problem: the data, and the process noise that was assumed.
+        x: states in units of the noise.
+        window: samples of a window.
+    """
+    cut = Windows.over(len(x), window, 0)
+    wanted = max(1, NUMBERS // (cut.length * x.shape[1]))
+    picks = torch.linspace(0, len(cut.starts) - 1, min(wanted, len(cut.starts)))
+    rows = cut.rows(picks.round().long())
+    part, states = problem.cut(rows), x[rows]
+    middle = LEVELS.index(1.0)
+    known: dict[int, float] = {}
+
+    def evidence(number: int) -> float:
+        if number not in known:
+            scaled = part.with_process_noise(LEVELS[number])
+            known[number] = evidence_of_windows(scaled, states)
+        return known[number]
+
+    best = middle
+    for way in (1, -1):
+        while 0 <= best + way < len(LEVELS) and evidence(best + way) > evidence(best):
+            best += way
+        if best != middle:
+            break
+    return LEVELS[best]
+
+
+def step_error(
+    field: Field,
+    series: Series,
+    states: Float[Tensor, "N ..."],
+    *,
+    sigma: Float[Tensor, "..."],
+    process_noise: Float[Tensor, "..."],
+) -> Float[Tensor, "..."]:
+    """Error of a field's steps from sample to sample, that of largest evidence.
+
+    Args:
+        field: callable ``field(t, u)``.
+        series: observations.
+        states: estimates of the states, ``[N, *state]``.
+        sigma: noise per component.
+        process_noise: where the search begins, per component; the result is a multiple
+            of it.
+    """
+    step = make_step(field, series.state_shape, series.dt)
+    problem = as_problem(series, step, sigma, process_noise)
+    x = states.reshape(problem.data.shape) / problem.scale
+    return process_noise * likely_process_noise(problem, x)

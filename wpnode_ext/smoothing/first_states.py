@@ -15,7 +15,7 @@ from ..weak.segments import gap_free_runs
 WIDTHS = (7, 9, 13, 17, 25, 35, 51)
 # Share of ridge on the normalised polynomial that keeps fits of few samples defined.
 RIDGE = 1e-12
-# How well a polynomial keeps constants that is not left to this ridge.
+# Largest error of a polynomial for constants; beyond it the ridge decides its value.
 KEPT = 1e-3
 # Numbers the design matrices of a slice of samples may hold.
 SLICE = 1 << 22
@@ -30,8 +30,8 @@ class LocalFit:
 
     Attributes:
         states: ``[N, *state]``, float64; values at missing samples too.
-        sigma: noise per component, ``[*state]``: what the fit leaves over, which may be
-            curvature as well; of :func:`first_states` the noise alone.
+        sigma: noise per component, ``[*state]``: the residual of the fit, which may
+            include curvature; from :func:`first_states` the noise alone.
         width: samples of a window, the widest of all components.
     """
 
@@ -48,8 +48,8 @@ def local_polynomial(
     On uniform times without gaps this is the Savitzky-Golay filter. A degree of 4 keeps
     the peaks that a positive kernel would flatten. Windows end at gaps and borders,
     missing values have no weight; those that no polynomial reaches lie on a monotone
-    curve between the states around them. Of the widths each component takes the one
-    with the least error in predicting samples from their neighbours alone.
+    curve between the states around them. Each component takes the width with the least
+    error in predicting samples from their neighbours alone.
 
     Args:
         series: the observations.
@@ -83,9 +83,8 @@ def first_states(series: Series, sigma: Array | float | None = None) -> LocalFit
     """States to begin with: between the local polynomials and the data.
 
     Where even the narrowest polynomial is too stiff for the signal, or there is next to
-    no noise, it is the worse of the two. With errors of variance s for the polynomial
-    and sigma^2 for the data the best mean of both follows from what the fit leaves
-    over: its weight is the noise's share of that.
+    no noise, the data are better. The best mean of both follows from the residual of
+    the fit: the polynomial's weight is the noise's share of its variance.
 
     Args:
         series: the observations.
@@ -107,10 +106,20 @@ def is_negligible(noise: Float[Tensor, "..."], series: Series) -> bool:
     return bool((noise.flatten() <= NEGLIGIBLE_NOISE * size).all())
 
 
+def least_noise(series: Series, noise: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Noise per component, at least the negligible share of its size.
+
+    Components that never change, or have no noise, need a unit all the same.
+    """
+    size = series.v.double().reshape(series.n_samples, -1).std(0)
+    unit = torch.where(size > 0, size, 1.0).reshape(noise.shape)
+    return torch.maximum(noise, NEGLIGIBLE_NOISE * unit)
+
+
 def _noise(
     series: Series, fallback: Tensor, given: Array | float | None
 ) -> Float[Tensor, "..."]:
-    """Noise per component: given, from differences, or from what a local fit leaves."""
+    """Noise per component: given, from differences, or from a local fit's residual."""
     state = series.state_shape
     if given is not None:
         value = torch.as_tensor(given, dtype=torch.float64, device="cpu")
@@ -136,10 +145,10 @@ def _fitted(
     Float[Tensor, " D"],
     Float[Tensor, " D"],
 ]:
-    """States, noise, and the squared error in predicting samples from the others.
+    """States, which of them are sound, noise, and squared errors of prediction.
 
-    The second are those states that are sound: constants are kept, and noise is not
-    made larger. Far from all samples a polynomial does neither.
+    Sound polynomials keep constants and do not amplify noise; far from all samples they
+    do neither. Errors are those of predicting each sample from the others.
     """
     n = series.n_samples
     data = series.v.double().reshape(n, -1)
@@ -178,7 +187,7 @@ def _fitted(
     counts = seen.sum(0).clamp(min=1)
     variance = (left.square() / share).sum(0) / counts
     error = (left / share).square().sum(0) / counts
-    # A value that is there is a state in any case.
+    # An observed value is a state in any case.
     return states, sound | (seen > 0), variance.sqrt(), error
 
 
@@ -195,6 +204,8 @@ def _bridged(
 
     if sound.all():
         return states
+    from scipy.interpolate import PchipInterpolator
+
     states, times = states.clone(), series.times
     for begin, end in gap_free_runs(len(states), lengths=series.lengths, t=series.t):
         for entry in (~sound[begin:end].all(0)).nonzero().flatten().tolist():
@@ -234,7 +245,7 @@ def _kernels(
     weights: Float[Tensor, "n c w"],
     degree: int,
 ) -> Float[Tensor, "n c w"]:
-    """What each neighbour counts in the value of the polynomial at the sample itself.
+    """Weights of the neighbours in the polynomial's value at the sample itself.
 
     That value is the constant term.
     """

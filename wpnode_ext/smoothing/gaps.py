@@ -1,8 +1,8 @@
 """Stretches of a record without any value, too long to be bridged.
 
-A field that is not known yet, or a chaotic one, does not find the way from one side of
-such a gap to the other, and what it makes of it would spoil both sides. So the record
-ends there and begins anew behind it; what lies in a gap is forecast from before it.
+A smoother with an inaccurate or chaotic field finds a wrong path across such a gap, and
+spoils the states on both sides. So the record ends there and begins anew behind it;
+states in a gap are forecast from the last one before it.
 """
 
 from dataclasses import replace
@@ -15,12 +15,11 @@ from torch import Tensor
 from ..common.typing import Field
 from ..data import Series
 from ..weak.segments import gap_free_runs
-from .exponential_step import make_step
 from .first_states import LocalFit
-from .gauss_newton import Step
 from .smoother import SmoothedStates, smooth_states
+from .steps import Step, make_step
 
-# A forecast that is this many times as far from the mean as data ever are is given up.
+# A forecast ends where it is so many times as far from the mean as the data ever are.
 FAR = 3.0
 
 Gap = tuple[int, int]
@@ -31,14 +30,14 @@ def smooth_around_gaps(
 ) -> SmoothedStates:
     """:func:`smooth_states` from first states, with forecasts in long gaps.
 
-    Their error bars grow with the forecast's, up to the spread of the data.
+    Error bars in a gap grow with the forecast, up to the spread of the data.
 
     Args:
         field: callable ``field(t, u)``.
         series: observations.
-        first: their local polynomials.
+        first: first states of them.
         substeps: of the model, as there.
-        **options: as there, `process_noise` among them.
+        **options: the other arguments of :func:`smooth_states`.
     """
     gaps = long_gaps(series, first.width)
     step = make_step(field, series.state_shape, series.dt, substeps=substeps)
@@ -56,9 +55,10 @@ def smooth_around_gaps(
 
 
 def long_gaps(series: Series, longest: int) -> list[Gap]:
-    """Rows ``first .. stop - 1`` of each run of more than so many missing samples.
+    """Rows ``first .. stop - 1`` of each run of more than `longest` missing samples.
 
-    Of a missing sample no value is there; with some of them a model finds its way.
+    Samples are missing where no value was observed; with some of them a model finds its
+    way.
     """
     if series.mask is None:
         return []
@@ -76,7 +76,7 @@ def ended_at(series: Series, gaps: list[Gap]) -> Series:
 
 
 def without(series: Series, gaps: list[Gap]) -> list[tuple[int, int, int]]:
-    """What :meth:`~wpnode_ext.data.Series.cut` takes to leave the gaps out."""
+    """Pieces for :meth:`~wpnode_ext.data.Series.cut` that leave the gaps out."""
     offsets = [sum(series.lengths[:i]) for i in range(series.n_series)]
     firsts = {first for first, _ in gaps}
     pieces = _pieces(series, {row for gap in gaps for row in gap})
@@ -87,9 +87,9 @@ def without(series: Series, gaps: list[Gap]) -> list[tuple[int, int, int]]:
 def forecast_gaps(
     states: Float[Tensor, "N ..."], series: Series, gaps: list[Gap], step: Step
 ) -> Float[Tensor, "N ..."]:
-    """The states, those in gaps as the model goes on from the last one before.
+    """The states, those in gaps forecast by the model from the last one before.
 
-    A gap without a state before it keeps its own, and so does one from where the model
+    Given states remain in gaps at the start of a series, and from where the forecast
     leaves the range of the data.
     """
     found = states.double().reshape(series.n_samples, -1).clone()

@@ -1,12 +1,13 @@
 """Coefficients of a linear field by maximum likelihood, with the states eliminated.
 
-A fit to smoothed states believes them, and they believe the field they were smoothed
-with: alternating the two is slow, and the slower the smaller the process noise. Here
-the states may follow the coefficients. One Gauss-Newton step of ::
+Fits to smoothed states alternate with smoothing slowly, because the states already obey
+the field they were smoothed with: the slower, the smaller the process noise. Here the
+states may follow the coefficients. One Gauss-Newton step of ::
 
     sum |(v - u) / sigma|^2 + sum |(u_{n+1} - Psi_theta(u_n)) / process_noise|^2
 
 in states and coefficients together, from which the states are removed block by block.
+The unknowns are combinations of features in an orthonormal basis.
 """
 
 from dataclasses import dataclass
@@ -16,27 +17,132 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..fields.linear import LinearField
-from .block_tridiagonal import factor
-from .directions import Directions
+from .block_tridiagonal import BlockCholesky, factor
 from .evidence import posterior
-from .exponential_step import ExponentialStep
-from .gauss_newton import LEAST_DAMPING, Problem, StepFailed
-from .windows import Windows
+from .gauss_newton import LEAST_DAMPING, Problem, StepFailed, Windows
+from .steps import ExponentialStep
 
+# Combinations of features smaller than this share of the largest are left out: under
+# any noise worth removing, the data cannot determine their coefficients.
+SMALLEST = 1e-8
+# Samples the sizes of features are taken from.
+SAMPLES = 2000
+# Sizes relative to the largest that cannot be told from zero.
+ROUNDING = 1e-12
+TINY = torch.finfo(torch.float64).tiny
 # Numbers the right-hand sides of a chunk of windows may hold.
 CHUNK = 1 << 23
+# Samples of a window, beyond which the states answer to no coefficient's change.
+WINDOW = 400
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The unknowns z of a field: ``coefficients = basis @ z * sizes``.
+
+    Features are divided by their sizes (``field.feature_sizes``); the basis are the
+    right singular vectors of the result over their singular values, so that all
+    combinations have one size and the information of the small ones is not lost to
+    rounding. Their sizes go into the prior. Random features depend on each other almost
+    completely: of 300 for three variables 56 combinations have a size above 1e-8.
+
+    Attributes:
+        basis: ``[J, K]``.
+        inverse: ``[K, J]``, a left inverse of it.
+        shares: singular values relative to the largest, ``[K]``.
+        sizes: of the time derivative, for each output, ``[O]``.
+    """
+
+    basis: Float[Tensor, "J K"]
+    inverse: Float[Tensor, "K J"]
+    shares: Float[Tensor, " K"]
+    sizes: Float[Tensor, " O"]
+
+    @classmethod
+    def of(
+        cls, field: LinearField, problem: Problem, x: Float[Tensor, "N D"]
+    ) -> "Directions":
+        """The unknowns of a field at states `x` in units of the noise."""
+        u = x * problem.scale
+        linked = problem.h > 0
+        speed = u.diff(dim=0)[linked] / problem.h[linked][:, None]
+        size, share, vh = _combinations(field, u)
+        outputs = field.coefficients.shape[1]
+        speeds = speed.reshape(-1, outputs).square().mean(0).sqrt()
+        # Entries that never change still have rounding for a size.
+        least = max(TINY, ROUNDING * speeds.max().item())
+        return cls(
+            basis=vh.T / size[:, None] / share,
+            inverse=vh * size * share[:, None],
+            shares=share,
+            sizes=speeds.clamp(min=least),
+        )
+
+    @property
+    def n_unknowns(self) -> int:
+        return self.basis.shape[1] * len(self.sizes)
+
+    @property
+    def spread(self) -> Float[Tensor, " P"]:
+        """Sizes of the unknowns that a prior expects, output by output."""
+        return self.shares.repeat(len(self.sizes))
+
+    def features(
+        self, field: LinearField, u: Float[Tensor, "M D"]
+    ) -> Float[Tensor, "M S K"]:
+        """The combined features, one row a site."""
+        return field.combined(u, self.basis).reshape(len(u), field.sites, -1)
+
+    def mean_features(
+        self,
+        field: LinearField,
+        points: list[Float[Tensor, "M D"]],
+        weights: list[float],
+    ) -> Float[Tensor, "M S K"]:
+        """Weighted sums of the combined features at several points."""
+        u, share = torch.stack(points), torch.tensor(weights, dtype=points[0].dtype)
+        found = field.combined(u, self.basis, share)
+        return found.reshape(u.shape[1], field.sites, -1)
+
+    def unknowns(self, coefficients: Float[Tensor, "J O"]) -> Float[Tensor, " P"]:
+        """z of given coefficients, output by output."""
+        return (self.inverse @ (coefficients.double() / self.sizes)).T.reshape(-1)
+
+    def coefficients(self, z: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch J O"]:
+        rows = z.unflatten(-1, (len(self.sizes), -1)).mT
+        return self.basis @ rows * self.sizes
+
+
+def count_unknowns(field: LinearField, u: Float[Tensor, "N D"]) -> int:
+    """Number of unknowns that :class:`Directions` has for a field at states `u`."""
+    return len(_combinations(field, u)[1]) * field.coefficients.shape[1]
+
+
+def _combinations(
+    field: LinearField, u: Float[Tensor, "N D"]
+) -> tuple[Float[Tensor, " J"], Float[Tensor, " K"], Float[Tensor, "K J"]]:
+    """Sizes of the features; sizes and weights of the combinations that are kept."""
+    some = u[:: max(1, len(u) // SAMPLES)]
+    phi = field.features(some).reshape(-1, field.n_features)
+    size = field.feature_sizes(some)
+    size = size.clamp(min=ROUNDING * size.max().item())
+    triangle = torch.linalg.qr(phi / size, mode="r").R
+    _, s, vh = torch.linalg.svd(triangle, full_matrices=False)
+    share = s / s[0].clamp(min=TINY)
+    kept = share > SMALLEST
+    return size, share[kept], vh[kept]
 
 
 @dataclass(frozen=True)
 class ProjectedStep:
-    """Coefficients that would be best with the states adapted to them.
+    """Coefficients that are best with the states adapted to them.
 
     Attributes:
         coefficients: ``[J, O]``.
         effective: number of unknowns that the data determine.
-        directions: the unknowns and what they mean for the coefficients.
+        directions: the unknowns and their meaning for the coefficients.
         root: ``root root^T`` is the covariance of the unknowns' errors, ``[P, P]``.
-        log_weight: what they add to the evidence, see :class:`.evidence.Posterior`.
+        log_weight: their part of the evidence, see :class:`.evidence.Posterior`.
     """
 
     coefficients: Float[Tensor, "J O"]
@@ -59,14 +165,17 @@ def projected_step(
     problem: Problem,
     x: Float[Tensor, "N D"],
     *,
-    window: int = 400,
+    window: int = WINDOW,
     ridge: float | None = None,
 ) -> ProjectedStep:
     """One Gauss-Newton step of the coefficients from states `x`.
 
     The record is cut into windows without overlap; the few links between them are left
-    out. The unknowns are those of :class:`.directions.Directions`, their prior that of
-    :func:`.evidence.posterior`.
+    out. The prior of the unknowns is that of :func:`.evidence.posterior`.
+
+    With the states' block ``S = L L^T`` of the normal equations, the mixed block M and
+    the derivatives m of the steps, the information is ``m^T link m - Y^T Y`` with
+    ``L Y = M``. What the steps miss is one more column of each, and gives the slope.
 
     Args:
         field: the field the states were smoothed with.
@@ -78,21 +187,23 @@ def projected_step(
     Raises:
         StepFailed: steps of the field, or the best coefficients, are not finite.
     """
-    u = x * problem.scale
-    linked = problem.h > 0
-    speed = u.diff(dim=0)[linked] / problem.h[linked][:, None]
-    directions = Directions.of(field, u, speed)
+    directions = Directions.of(field, problem, x)
     size = directions.n_unknowns
     cut = Windows.over(len(x), window, 0)
-    info, slope = torch.zeros(size, size).double(), torch.zeros(size).double()
-    for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, size)):
+    total = torch.zeros(size + 1, size + 1, dtype=torch.float64)
+    for windows in _chunks(cut, x, size):
         rows = cut.rows(windows)
-        own = cut.own_links(windows)
-        part = problem.cut(rows)
-        _add(field, directions, part, x[rows], own, info, slope)
-    now = directions.unknowns(field.coefficients)
-    if not (info.isfinite().all() and slope.isfinite().all()):
+        part, states = problem.cut(rows), x[rows]
+        system, move, mixed = _bordered(
+            field, directions, part, states, cut.own_links(windows)
+        )
+        weighted = move.mul_(part.link.sqrt()[..., None]).flatten(0, 2)
+        left = system.solve_lower_(mixed).flatten(0, 2)
+        total.addmm_(weighted.T, weighted).addmm_(left.T, left, alpha=-1)
+    if not total.isfinite().all():
         raise StepFailed("steps of the field from the states are not finite")
+    info, slope = total[:size, :size], total[:size, size]
+    now = directions.unknowns(field.coefficients)
     found = posterior(info, slope + info @ now, directions.spread, ridge=ridge)
     heads = directions.coefficients(found.mean)
     if not heads.isfinite().all():
@@ -109,79 +220,59 @@ def field_variance(
     x: Float[Tensor, "N D"],
     likely: ProjectedStep,
     *,
-    window: int = 400,
+    window: int = WINDOW,
 ) -> Float[Tensor, "N D"]:
     """Variance of smoothed states that the errors of the coefficients cause.
 
-    To be added to that of :func:`~wpnode_ext.smoothing.smooth_states`, which takes the
-    field for granted. Units are those of `x`.
+    To be added to that of :func:`~wpnode_ext.smooth_states`, which takes the field for
+    granted. Units are those of `x`.
 
     Args:
         field, problem, x, window: as in :func:`projected_step`.
-        likely: what is known of the coefficients.
+        likely: the distribution of the coefficients.
     """
     cut = Windows.over(len(x), window, window // 2)
     variance, size = torch.zeros_like(x), len(likely.root)
-    for windows in torch.arange(len(cut.starts)).split(_batch(cut, x, size)):
+    for windows in _chunks(cut, x, size):
         rows = cut.rows(windows)
         own = torch.ones(cut.length - 1, len(windows), 1, dtype=x.dtype)
         part = problem.cut(rows)
-        answers, _, _ = _answers(field, likely.directions, part, x[rows], own)
-        cut.take(variance, (answers[..., :-1] @ likely.root).square().sum(-1), windows)
+        system, _, mixed = _bordered(field, likely.directions, part, x[rows], own)
+        # A change z of the unknowns changes the states by -S^-1 M z.
+        answers = system.solve(mixed[..., :-1] @ likely.root)
+        cut.take(variance, answers.square_().sum(-1), windows)
     return variance
 
 
-def _batch(cut: Windows, x: Tensor, size: int) -> int:
-    """Windows at a time."""
-    return max(1, CHUNK // (cut.length * x.shape[1] * size))
+def _chunks(cut: Windows, x: Tensor, size: int) -> tuple[Tensor, ...]:
+    return cut.chunks(CHUNK // (cut.length * x.shape[1] * size))
 
 
-def _add(
+def _bordered(
     field: LinearField,
     directions: Directions,
     part: Problem,
     x: Float[Tensor, "L B D"],
     own: Float[Tensor, "m B 1"],
-    info: Tensor,
-    slope: Tensor,
-) -> None:
-    """Adds the information of some windows about the unknowns, and its slope."""
-    answers, mixed, moves = _answers(field, directions, part, x, own)
-    jump, move = moves[..., -1:], moves[..., :-1]
-    size = move.shape[-1]
-    both = mixed.reshape(-1, size).T @ answers.reshape(-1, size + 1)
-    weighted = (part.link[..., None] * move).reshape(-1, size)
-    info += weighted.T @ move.reshape(-1, size) - both[:, :size]
-    slope += weighted.T @ jump.reshape(-1) - both[:, size]
+) -> tuple[BlockCholesky, Float[Tensor, "m B D Q"], Float[Tensor, "L B D Q"]]:
+    """Factor of the states' block, derivatives of the steps, and the mixed block.
 
-
-def _answers(
-    field: LinearField,
-    directions: Directions,
-    part: Problem,
-    x: Float[Tensor, "L B D"],
-    own: Float[Tensor, "m B 1"],
-) -> tuple[
-    Float[Tensor, "L B D Q"], Float[Tensor, "L B D P"], Float[Tensor, "m B D Q"]
-]:
-    """How the states answer to the unknowns, and what that is made of.
-
-    Returns:
-        Inverse of the states' block of the normal equations times the mixed block and,
-        in the last column, times the right-hand side; the mixed block; derivatives of
-        the steps by the unknowns and, in the last column, what the steps miss.
+    The last column of the derivatives holds the residuals of the steps, that of the
+    mixed block the slope by the states, so that both are Q = P + 1 wide.
     """
     jump, slope = part.linearise(x)
     diagonal, lower, rhs = part.assemble(x, jump, slope)
     diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
-    move = _moves(field, directions, part, x, x[1:] - jump) * own[..., None]
-    # Mixed derivatives: a state meets the unknowns as the end and as the start of
-    # an interval; `lower` is -link dPsi/du.
+    move = torch.cat(
+        [_moves(field, directions, part, x, x[1:] - jump, own), jump[..., None]], -1
+    )
+    # A state is the end of one interval and the start of the next; `lower` is
+    # -link dPsi/du.
     mixed = torch.zeros(*x.shape, move.shape[-1], dtype=x.dtype)
-    mixed[1:] -= part.link[..., None] * move
-    mixed[:-1] -= lower.mT @ move
-    answers = factor(diagonal, lower).solve(torch.cat([mixed, rhs[..., None]], -1))
-    return answers, mixed, torch.cat([move, jump[..., None]], -1)
+    torch.mul(part.link[..., None], move, out=mixed[1:])
+    mixed[:-1] += lower.mT @ move
+    mixed[..., -1] = -rhs
+    return factor(diagonal, lower), move, mixed
 
 
 def _moves(
@@ -190,11 +281,12 @@ def _moves(
     part: Problem,
     x: Float[Tensor, "L B D"],
     ahead: Float[Tensor, "m B D"],
+    own: Float[Tensor, "m B 1"],
 ) -> Float[Tensor, "m B D P"]:
     """Derivative of ``Psi(x) = ahead`` by the unknowns, output by output.
 
-    ``dPsi/dz = h (1 + h J / 2) features``, features by Simpson's rule: third order
-    in h, which costs a Gauss-Newton step nothing.
+    ``dPsi/dz = h (1 + h J / 2) features``, features by Simpson's rule: third order in
+    h, enough for a Gauss-Newton step, whose size shrinks with its error.
     """
     d, sites = x.shape[-1], field.sites
     u, _, h = part.before(x)
@@ -202,12 +294,12 @@ def _moves(
     if isinstance(part.step, ExponentialStep):
         move = part.step.sensitivity(u, h, directions.basis)
         move = (move / part.scale[:, None, None]) * directions.sizes[:, None]
-        return move.reshape(shape)
+        return move.reshape(shape) * own[..., None]
     end = (ahead * part.scale).reshape(u.shape)
     middle = (u + end) / 2
     mean = directions.mean_features(field, [u, middle, end], [1 / 6, 2 / 3, 1 / 6])
-    mean *= h[:, None, None]
+    mean *= (h * own.flatten())[:, None, None]
     grown = torch.eye(d, dtype=x.dtype) + h[:, None, None] / 2 * field.jacobian(middle)
     grown = (grown / part.scale[:, None]).reshape(len(u), d, sites, -1)
-    grown = (grown * directions.sizes).permute(0, 3, 1, 2)
-    return (grown @ mean[:, None]).transpose(1, 2).reshape(shape)
+    grown = (grown * directions.sizes).mT.reshape(len(u), -1, sites)
+    return (grown @ mean).reshape(shape)

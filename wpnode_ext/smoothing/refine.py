@@ -2,16 +2,17 @@
 
 The first states come from local polynomials and the data, the first field from the
 caller's `fit`. Then the states are smoothed with the field, and the field is improved:
-by the step of :mod:`.projected` where it is linear in what is learned, else by `fit` on
-the states. A share of the observations is kept from both; they decide when to stop, and
-how far the model is believed.
+by the step of :mod:`.projected` where it is linear in its coefficients, else by `fit`
+on the states. A share of the observations is kept from both; they decide when to stop,
+and how much process noise the model is given.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from math import inf
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -20,15 +21,16 @@ from torch import Tensor
 from ..common.typing import Array, Field
 from ..data import Series, as_series
 from ..fields.linear import LinearField
-from .first_states import NEGLIGIBLE_NOISE, first_states, is_negligible
+from .first_states import LocalFit, first_states, is_negligible, least_noise
 from .gaps import ended_at, long_gaps, smooth_around_gaps, without
 from .gauss_newton import StepFailed
-from .held_out import Watch, hide_values, spread_stretches
 from .projected import ProjectedStep
-from .rounds import TOLERANCE, Fit, Round, Rounds, is_wide, record
+from .rounds import TOLERANCE, Fit, Round, Rounds, Watch, hide_values, is_wide
+from .smoother import SmoothedStates
 from .wide import WideStep
 
 Update = Literal["auto", "projected", "fit"]
+Progress = Callable[[int, Round], None]
 
 # Process noise of the rounds, in units of the noise. Fits to smoothed states approach
 # their limit slowly and need many more rounds than the projected steps do.
@@ -36,6 +38,50 @@ PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
 # The less process noise, the more products conjugate gradients take.
 WIDE_SCHEDULE = (0.1, *[0.03] * 6)
 FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
+NOT_FINITE = "steps of the field from the states are not finite"
+
+
+@dataclass(frozen=True)
+class RefineSettings:
+    """Settings of :func:`refine`.
+
+    Attributes:
+        update: how rounds improve the field. "projected": maximum likelihood with the
+            states eliminated, for a :class:`~wpnode_ext.fields.LinearField` without
+            inputs; "fit": the callback again; "auto": the first where it applies.
+        schedule: process noise of each round, in units of sigma; by default five rounds
+            for projected steps (seven for fields of more than a thousand unknowns),
+            else twenty.
+        held_out: share of the values kept from smoother and field. When their error
+            rises by two standard errors above its least, the process noise goes back to
+            where they were predicted best; when it rises there too, the rounds end.
+        max_iterations: Gauss-Newton steps of the smoother in a round.
+        substeps, window, overlap: as in :class:`.smoother.Smoothing`.
+        samples: most samples that projected rounds work on, in stretches spread over
+            the record; all by default. States are found for all of them in the end.
+        error_bars: whether error bars and the distribution of the coefficients are
+            computed; :meth:`Refinement.with_error_bars` adds them later.
+        evidence: whether that of the field is computed.
+        seed: of the choice of held-out values.
+    """
+
+    update: Update = "auto"
+    schedule: Sequence[float] | None = None
+    held_out: float = 0.05
+    max_iterations: int = 3
+    substeps: int = 1
+    window: int = 1000
+    overlap: int = 200
+    samples: int | None = None
+    error_bars: bool = True
+    evidence: bool = False
+    seed: int | torch.Generator = 0
+
+    def __post_init__(self) -> None:
+        if self.update not in ("auto", "projected", "fit"):
+            raise ValueError(
+                f"`update` must be 'auto', 'projected' or 'fit'; got {self.update!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -45,33 +91,31 @@ class Refinement:
     Attributes:
         field: the field of the best round.
         states: states smoothed with it from all observations, ``[N, *state]``.
-        std: their error bars, ``[N, *state]``; where rounds were projected, errors of
-            the field are in them. The noise where the field has no finite steps, and
-            the states remain what they were.
+        std: their error bars, ``[N, *state]``; where rounds were projected, they
+            include errors of the field. The noise where the field has no finite steps
+            and the states remain unchanged. None unless asked for.
         sigma: noise per component, ``[*state]``.
         process_noise: error of the field's steps that the states were smoothed with,
             in units of `sigma`.
-        first_states: what the rounds began with, ``[N, *state]``.
+        first_states: the states the rounds began with, ``[N, *state]``.
         history: one entry a round.
         best: entry of `history` that judged the field, the first fit being judged by
             entry 0; their number for a field that came after all of them.
         reason: why the rounds ended.
-        failure: what makes the field useless, "" if nothing does.
-        likely: where rounds were projected, what the data say about the coefficients;
-            ``likely.draw(n)`` gives others that suit them as well.
+        failure: why the field is useless, "" if it is not.
+        likely: where rounds were projected, the distribution of the coefficients;
+            ``likely.draw(n)`` gives others that suit the data as well. None unless
+            error bars were asked for.
         evidence: logarithm of the density of the observations the rounds worked on, in
             units of their noise and up to a constant, states and coefficients being
             integrated out; fields are compared by it. None where it was not asked for
             or is not known: rounds must be projected, on at most a thousand unknowns,
             and there must be noise.
-        again: where rounds were projected, ``again(series, states)`` improves the field
-            once more, from another part of the observations and the states there;
-            StepFailed where it cannot.
     """
 
     field: Field
     states: Float[Tensor, "N ..."]
-    std: Float[Tensor, "N ..."]
+    std: Float[Tensor, "N ..."] | None
     sigma: Float[Tensor, "..."]
     process_noise: float
     first_states: Float[Tensor, "N ..."]
@@ -81,12 +125,60 @@ class Refinement:
     failure: str = ""
     likely: ProjectedStep | WideStep | None = None
     evidence: float | None = None
-    again: Callable[[Series, Tensor], Field] | None = None
+    _task: "_Task | None" = dataclasses.field(default=None, repr=False)
 
     @property
     def judged(self) -> Round:
-        """The round that tells most about the field."""
+        """The round that says most about the field."""
         return self.history[min(self.best, len(self.history) - 1)]
+
+    @property
+    def projected(self) -> bool:
+        """Whether rounds improved the field by projected steps."""
+        return self._task is not None and self._task.rounds.update != "fit"
+
+    def again(self, series: Series, states: Tensor) -> Field:
+        """The field improved by one more projected step, from other observations.
+
+        Args:
+            series: a part of the observations.
+            states: states at their samples.
+
+        Raises:
+            StepFailed: the step cannot be made.
+        """
+        if self._task is None or not self.projected:
+            raise StepFailed("only projected steps improve a field once more")
+        part, states = self._task.part_of(series, states)
+        rounds, found = self._task.rounds, deepcopy(self.field)
+        return rounds.improve(found, part, self.process_noise, states)[0]
+
+    def with_error_bars(self) -> "Refinement":
+        """The same with `std` and `likely`."""
+        if self._task is None or self.std is not None:
+            return self
+        found = self._task.smooth_all(
+            self.field, self.process_noise, self.states, error_bars=True, steps=0
+        )
+        assert found.std is not None
+        return self._with(found.std)
+
+    def _with(self, std: Float[Tensor, "N ..."]) -> "Refinement":
+        """The same with error bars, given those of states for the field as it is."""
+        task, likely, variance = self._task, None, torch.zeros(())
+        assert task is not None
+        if self.projected:
+            likely, variance = task.rounds.likely(
+                self.field, task.part, self.process_noise, task.states
+            )
+            if task.part is not task.whole:
+                # Errors of the coefficients move states much the same everywhere.
+                variance = variance.mean(0)
+        std = (std.square() + variance).sqrt()
+        lost = ~std.isfinite()
+        failure = NOT_FINITE if lost.any() else self.failure
+        std = torch.where(lost, self.sigma, std)
+        return replace(self, std=std, likely=likely, failure=failure)
 
 
 def refine(
@@ -97,17 +189,8 @@ def refine(
     t: Array | None = None,
     mask: Array | None = None,
     sigma: Array | float | None = None,
-    update: Update = "auto",
-    schedule: Sequence[float] | None = None,
-    held_out: float = 0.05,
-    max_iterations: int = 3,
-    substeps: int = 1,
-    window: int = 1000,
-    overlap: int = 200,
-    samples: int | None = None,
-    evidence: bool = False,
-    seed: int | torch.Generator = 0,
-    progress: Callable[[int, Round], None] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
 ) -> Refinement:
     """Learns a field and the states it passes through, from noisy observations.
 
@@ -118,180 +201,298 @@ def refine(
             for missing samples; for instance a closed-form weak fit.
         dt, t, mask: as in :func:`~wpnode_ext.data.make_series`.
         sigma: noise per component; estimated by default.
-        update: how rounds improve the field. "projected": maximum likelihood with the
-            states eliminated, for a :class:`~wpnode_ext.fields.LinearField`; "fit": the
-            callback again; "auto": the first where it applies.
-
-    Other Args:
-        schedule: process noise of each round, in units of sigma.
-        held_out: share of the values kept from smoother and field. When their error
-            rises by two standard errors above its least, the model is believed less
-            again; when it still does, the rounds end.
-        max_iterations: Gauss-Newton steps of the smoother in a round.
-        substeps, window, overlap: as in :func:`smooth_states`.
-        samples: most samples that projected rounds work on, in stretches spread over
-            the record; all by default. States are found for all of them in the end.
-        evidence: whether that of the field is computed.
-        seed: of the choice of held-out values.
         progress: called with the number and the record of every round.
+        **settings: the fields of :class:`RefineSettings`: `update`, `schedule`,
+            `held_out`, `max_iterations`, `substeps`, `window`, `overlap`, `samples`,
+            `error_bars`, `evidence`, `seed`.
     """
+    how = RefineSettings(**settings)
     series = as_series(v, dt=dt, t=t, mask=mask)
-    if update not in ("auto", "projected", "fit"):
-        raise ValueError(
-            f"`update` must be 'auto', 'projected' or 'fit'; got {update!r}."
-        )
-    start = first_states(series, sigma)
-    noise, field = start.sigma, fit(start.states)
-    projected = update != "fit" and isinstance(field, LinearField)
-    projected = projected and getattr(field, "forcing_dim", 0) == 0
-    if update == "projected" and not projected:
+    return refine_series(series, fit, first_states(series, sigma), how, progress)
+
+
+def refine_series(
+    series: Series,
+    fit: Fit,
+    first: LocalFit,
+    settings: RefineSettings,
+    progress: Progress | None = None,
+) -> Refinement:
+    """:func:`refine` from first states that are known.
+
+    Args:
+        series: the observations.
+        fit: as there.
+        first: states and noise to begin with, see :func:`.first_states.first_states`.
+        settings: see there.
+        progress: as in :func:`refine`.
+    """
+    found = fit(first.states)
+    update = _update_of(found, first.states, settings.update)
+    noise = least_noise(series, first.sigma)
+    rounds = Rounds(
+        fit, update, noise, settings.substeps, settings.window, settings.overlap
+    )
+    task = _Task.of(rounds, series, first, settings)
+    schedule = settings.schedule
+    if schedule is None:
+        named = {"projected": PROJECTED_SCHEDULE, "wide": WIDE_SCHEDULE}
+        schedule = named.get(update, FIT_SCHEDULE)
+    if is_negligible(first.sigma, series):
+        return _without_noise(task, found, schedule[-1])
+    return _concluded(task, _run(task, found, list(schedule), progress))
+
+
+def _update_of(
+    field: Field, states: Tensor, asked: Update
+) -> Literal["fit", "projected", "wide"]:
+    """How a field is improved."""
+    linear = isinstance(field, LinearField) and field.forcing_dim == 0
+    if asked == "projected" and not linear:
         raise ValueError(
             "`update='projected'` must come with a `fit` that returns a LinearField "
             f"without forcing; got {type(field).__name__}."
         )
-    wide = False
-    if projected:
-        assert isinstance(field, LinearField)
-        wide = is_wide(field, start.states)
-    if schedule is None:
-        schedule = WIDE_SCHEDULE if wide else PROJECTED_SCHEDULE
-        schedule = schedule if projected else FIT_SCHEDULE
-    size = series.v.double().reshape(series.n_samples, -1).std(0)
-    # Components that never change, or have no noise, are still measured in some unit.
-    unit = torch.where(size > 0, size, 1.0).reshape(noise.shape)
-    least = torch.maximum(noise, NEGLIGIBLE_NOISE * unit)
-    options = {"sigma": least, "substeps": substeps}
-    options |= {"window": window, "overlap": overlap}
-    if is_negligible(noise, series):
-        states, std = series.v.double(), noise.expand(series.v.shape).clone()
-        if series.mask is not None:
-            # What is missing is what the field says.
-            error = schedule[-1] * least
-            seen = smooth_around_gaps(
-                field, series, start, process_noise=error, **options
-            )
-            assert seen.std is not None
-            states = torch.where(series.mask, seen.states, states)
-            std = torch.where(series.mask, seen.std, std)
-        return Refinement(
-            field=field,
-            states=states,
-            std=std,
-            sigma=noise,
-            process_noise=schedule[-1],
-            first_states=start.states,
-            history=[],
-            best=0,
-            reason="the data have no noise to remove",
+    if asked == "fit" or not linear:
+        return "fit"
+    assert isinstance(field, LinearField)
+    return "wide" if is_wide(field, states) else "projected"
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Data of a refinement: all of a record, and the part that rounds work on.
+
+    Attributes:
+        rounds: both halves of a round.
+        whole: the record, ended at its long gaps.
+        first: states and noise to begin with.
+        settings: see there.
+        part, states: the part of the record the rounds work on, and states there.
+    """
+
+    rounds: Rounds
+    whole: Series
+    first: LocalFit
+    settings: RefineSettings
+    part: Series
+    states: Float[Tensor, "M ..."]
+
+    @classmethod
+    def of(
+        cls, rounds: Rounds, series: Series, first: LocalFit, settings: RefineSettings
+    ) -> "_Task":
+        whole = ended_at(series, long_gaps(series, first.width))
+        task = cls(rounds, whole, first, settings, whole, first.states)
+        part, states = task.part_of(whole, first.states)
+        return replace(task, part=part, states=states)
+
+    def part_of(
+        self, series: Series, states: Float[Tensor, "N ..."]
+    ) -> tuple[Series, Float[Tensor, "M ..."]]:
+        """The part of some observations that rounds work on, and the states there."""
+        gaps = long_gaps(series, self.first.width)
+        samples = self.settings.samples
+        if self.rounds.update == "fit":
+            return ended_at(series, gaps), states
+        if gaps:
+            series, states = _cut(series, states, without(series, gaps))
+        if samples is not None and samples < series.n_samples:
+            series, states = _cut(series, states, spread_stretches(series, samples))
+        return series, states
+
+    def smooth_all(
+        self,
+        field: Field,
+        level: float,
+        start: Float[Tensor, "N ..."],
+        *,
+        error_bars: bool,
+        steps: int = 10,
+    ) -> SmoothedStates:
+        """States of the whole record."""
+        rounds = self.rounds
+        return smooth_around_gaps(
+            field,
+            self.whole,
+            replace(self.first, states=start),
+            sigma=rounds.sigma,
+            process_noise=level * rounds.sigma,
+            error_bars=error_bars,
+            max_iterations=steps,
+            tolerance=TOLERANCE,
+            substeps=rounds.substeps,
+            window=rounds.window,
+            overlap=rounds.overlap,
         )
-    noise = least
-    rounds = Rounds(fit, projected, wide, options)
-    cut = partial(_parts, width=start.width, samples=samples, projected=projected)
-    whole, series, states = cut(series, start.states)
-    hidden = hide_values(series, held_out, seed)
-    kept = replace(series, mask=hidden if series.mask is None else series.mask | hidden)
-    history, watch = [], Watch()
-    best_field, best, best_level, best_states = deepcopy(field), 0, schedule[0], states
-    reason, level, levels = "the schedule ended", schedule[0], list(schedule)
+
+
+@dataclass
+class _Course:
+    """The best round so far, and the figures of all.
+
+    Attributes:
+        field, level, states: of the best round: field, process noise, and the states
+            of the part that rounds work on.
+        best: its number.
+        history: one entry a round.
+        reason: why the rounds ended.
+    """
+
+    field: Field
+    level: float
+    states: Float[Tensor, "M ..."]
+    best: int = 0
+    history: list[Round] = dataclasses.field(default_factory=list)
+    reason: str = "the schedule ended"
+
+
+def _run(
+    task: _Task, field: Field, levels: list[float], progress: Progress | None
+) -> _Course:
+    """The rounds: smooth, compare held-out values, improve."""
+    rounds, how, part = task.rounds, task.settings, task.part
+    hidden = hide_values(part, how.held_out, how.seed)
+    kept = replace(part, mask=hidden if part.mask is None else part.mask | hidden)
+    states, level, watch = task.states, levels[0], Watch()
+    course = _Course(deepcopy(field), level, states)
     while levels:
-        level = levels.pop(0)
-        found = rounds.smooth(field, kept, level, states, max_iterations)
-        errors = ((series.v.double() - found.states) / noise)[hidden].square()
-        row = record(level, found, states, noise, errors)
-        verdict, states = watch.judge(errors), found.states
+        level, before = levels.pop(0), states
+        found = rounds.smooth(field, kept, level, states, how.max_iterations)
+        states = found.states
+        errors = ((part.v.double() - states) / rounds.sigma)[hidden].square()
+        verdict = watch.judge(errors)
         if verdict == "better":
-            best_field, best_level, best_states = deepcopy(field), level, states
-            best = len(history)
-        failure = ""
+            course.field, course.level, course.states = deepcopy(field), level, states
+            course.best = len(course.history)
+        effective, failure = None, ""
         if verdict != "worse":
             try:
                 field, effective = rounds.improve(field, kept, level, states)
-                row = replace(row, effective=effective)
             except StepFailed as error:
                 failure = str(error)
-        history.append(row)
+        row = _figures(level, found, (states - before) / rounds.sigma, errors)
+        course.history.append(replace(row, effective=effective))
         if progress is not None:
-            progress(len(history), row)
+            progress(len(course.history), course.history[-1])
         if failure:
-            reason = failure
-            break
+            course.reason = failure
+            return course
         if verdict == "worse":
-            states = best_states
-            if level >= best_level:
-                reason = "held-out observations were predicted worse"
-                break
-            # The field may be better all the same, and only not as good as that.
-            levels = [best_level] * max(2, len(levels))
-    else:
-        # Nothing speaks against the last field; all observations improve it once more.
-        best, best_level = len(history), level
-        states = rounds.smooth(field, series, best_level, states, max_iterations).states
-        best_field = field
-        try:
-            best_field, _ = rounds.improve(field, series, best_level, states)
-        except StepFailed as error:
-            reason += f"; the last step failed: {error}"
-    likely, variance, parted = None, torch.zeros(()), states
-    if whole is not series:
-        # What the coefficients' errors do to states is much the same all over.
-        likely, variance = rounds.doubt(best_field, series, best_level, states)
-        variance, states = variance.mean(0), start.states
-    final = smooth_around_gaps(
-        best_field,
-        whole,
-        replace(start, states=states),
-        process_noise=best_level * noise,
-        tolerance=TOLERANCE,
-        **options,
+            if level >= course.level:
+                course.reason = "held-out observations were predicted worse"
+                return course
+            # The field may be better all the same, but not accurate to that level.
+            states, levels = course.states, [course.level] * max(2, len(levels))
+    _improve_with_all(task, course, field, level, states)
+    return course
+
+
+def _improve_with_all(
+    task: _Task, course: _Course, field: Field, level: float, states: Tensor
+) -> None:
+    """Makes the last field the best one, after a step from all observations."""
+    rounds, part = task.rounds, task.part
+    steps = task.settings.max_iterations
+    states = rounds.smooth(field, part, level, states, steps).states
+    course.best, course.level, course.states = len(course.history), level, states
+    course.field = field
+    try:
+        course.field, _ = rounds.improve(field, part, level, states)
+    except StepFailed as error:
+        course.reason += f"; the last step failed: {error}"
+
+
+def _figures(
+    level: float, found: SmoothedStates, change: Tensor, errors: Tensor
+) -> Round:
+    return Round(
+        process_noise=level,
+        innovation=found.innovation.square().mean().sqrt().item(),
+        held_out=errors.mean().item(),
+        change=change.square().mean().sqrt().item(),
+        effective=None,
+        converged=found.converged.double().mean().item(),
     )
-    assert final.std is not None
-    if projected and whole is series:
-        parted = final.states
-        likely, variance = rounds.doubt(best_field, series, best_level, parted)
 
-    def again(part: Series, states: Tensor) -> Field:
-        _, part, states = cut(part, states)
-        return rounds.improve(deepcopy(best_field), part, best_level, states)[0]
 
-    known = None
-    if evidence:
-        known = rounds.evidence(best_field, series, best_level, parted)
-    std = (final.std.square() + variance).sqrt()
-    lost = ~std.isfinite()
+def _concluded(task: _Task, course: _Course) -> Refinement:
+    """States of the whole record, and what was asked for beside them."""
+    rounds, how, level = task.rounds, task.settings, course.level
+    complete = task.part is task.whole
+    start = course.states if complete else task.first.states
+    found = task.smooth_all(course.field, level, start, error_bars=how.error_bars)
+    task = replace(task, states=found.states if complete else course.states)
+    evidence = None
+    if how.evidence:
+        evidence = rounds.evidence(course.field, task.part, level, task.states)
+    result = Refinement(
+        field=course.field,
+        states=found.states,
+        std=None,
+        sigma=rounds.sigma,
+        process_noise=level,
+        first_states=task.first.states,
+        history=course.history,
+        best=course.best,
+        reason=course.reason,
+        failure=NOT_FINITE if evidence == -inf else "",
+        evidence=evidence,
+        _task=task,
+    )
+    return result if found.std is None else result._with(found.std)
+
+
+def _without_noise(task: _Task, field: Field, level: float) -> Refinement:
+    """The data as states; missing values follow the field."""
+    series, noise = task.whole, task.first.sigma
+    states, std = series.v.double(), noise.expand(series.v.shape).clone()
+    if series.mask is not None:
+        seen = task.smooth_all(field, level, task.first.states, error_bars=True)
+        assert seen.std is not None
+        states = torch.where(series.mask, seen.states, states)
+        std = torch.where(series.mask, seen.std, std)
     return Refinement(
-        field=best_field,
-        states=final.states,
-        std=torch.where(lost, noise, std),
+        field=field,
+        states=states,
+        std=std,
         sigma=noise,
-        process_noise=best_level,
-        first_states=start.states,
-        history=history,
-        best=best,
-        reason=reason,
-        failure="steps of the field from the states are not finite"
-        if lost.any()
-        else "",
-        likely=likely,
-        evidence=known,
-        again=again if projected else None,
+        process_noise=level,
+        first_states=task.first.states,
+        history=[],
+        best=0,
+        reason="the data have no noise to remove",
     )
 
 
-def _parts(
+def _cut(
     series: Series,
     states: Float[Tensor, "N ..."],
-    *,
-    width: int,
-    samples: int | None,
-    projected: bool,
-) -> tuple[Series, Series, Float[Tensor, "N ..."]]:
-    """The record ended at its long gaps, the part rounds work on, and states there."""
-    gaps = long_gaps(series, width)
-    whole = series = ended_at(series, gaps)
-    if projected and gaps:
-        pieces = without(series, gaps)
-        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
-    if projected and samples is not None and samples < series.n_samples:
-        pieces = spread_stretches(series, samples)
-        series, states = series.cut(pieces), replace(series, v=states).cut(pieces).v
-    return whole, series, states
+    pieces: Sequence[tuple[int, int, int]],
+) -> tuple[Series, Float[Tensor, "M ..."]]:
+    """Pieces of a record and of its states."""
+    return series.cut(pieces), replace(series, v=states).cut(pieces).v
+
+
+def spread_stretches(
+    series: Series, samples: int, length: int = 1000
+) -> list[tuple[int, int, int]]:
+    """Stretches of a record, evenly spread, with about so many samples together.
+
+    Args:
+        series: the record.
+        samples: the number of samples wanted.
+        length: of a stretch, where a series is that long.
+
+    Returns:
+        Pieces for :meth:`~wpnode_ext.data.Series.cut`.
+    """
+    blocks = [
+        (number, first, min(n, first + length))
+        for number, n in enumerate(series.lengths)
+        for first in range(0, n, length)
+        if n - first >= min(n, length)
+    ]
+    count = max(1, min(len(blocks), samples // length))
+    picks = [round(i * (len(blocks) - 1) / max(1, count - 1)) for i in range(count)]
+    return [blocks[pick] for pick in picks]

@@ -4,46 +4,46 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ..common.arrays import as_generator
 from ..common.typing import Field
 from ..data import Series
 from ..fields.linear import LinearField
-from .directions import count_unknowns
-from .exponential_step import make_step
+from .evidence import likely_process_noise, state_evidence
 from .gauss_newton import Problem, StepFailed
-from .process_noise import likely_process_noise
-from .projected import ProjectedStep, field_variance, projected_step
+from .projected import ProjectedStep, count_unknowns, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
-from .state_evidence import state_evidence
+from .steps import make_step
 from .wide import DRAWS, WideStep, wide_step
 
 Fit = Callable[[Float[Tensor, "N ..."]], Field]
 
-# A step of the smoother below this share of the noise is the last one: Gauss-Newton
-# steps shrink so fast that the next one would not be seen.
+# The smoother's tolerance in a round; see Smoothing.
 TOLERANCE = 1e-2
-# Unknowns up to which their information is held as a matrix.
+# Most unknowns whose information is held as a matrix.
 MATRIX_UNKNOWNS = 1000
+# Standard errors by which held-out errors must have risen to count as worse.
+CONFIDENCE = 2.0
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did.
+    """Figures of one round.
 
     Attributes:
         process_noise: in units of the noise.
         innovation: root mean square of data minus states, in units of the noise, over
             the values the smoother saw.
-        held_out: mean square over those it did not see; 1 is the noise itself, and what
-            is above it the error of the states.
+        held_out: mean square over the values it did not see; 1 is the noise itself, and
+            the excess is the error of the states.
         change: root mean square of the change of the states, in units of the noise.
         effective: coefficients the data determined; None where `fit` was used.
-        converged: share of the samples whose window came to rest.
+        converged: share of the samples whose window converged.
     """
 
     process_noise: float
@@ -56,19 +56,23 @@ class Round:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What the two halves of a round share.
+    """Settings that both halves of a round share.
 
     Attributes:
-        fit: the field that suits states.
-        projected: whether steps with the states eliminated take its place,
-        wide: by conjugate gradients.
-        options: noise, substeps and windows of the smoother.
+        fit: the field that suits given states.
+        update: how the field is improved: by `fit`, or by steps with the states
+            eliminated, with their information as a matrix ("projected") or by conjugate
+            gradients ("wide").
+        sigma: noise per component, ``[*state]``.
+        substeps, window, overlap: as in :class:`.smoother.Smoothing`.
     """
 
     fit: Fit
-    projected: bool
-    wide: bool
-    options: dict[str, Any]
+    update: Literal["fit", "projected", "wide"]
+    sigma: Float[Tensor, "..."]
+    substeps: int
+    window: int
+    overlap: int
 
     def smooth(
         self, field: Field, series: Series, level: float, start: Tensor, steps: int
@@ -76,34 +80,37 @@ class Rounds:
         return smooth_states(
             field,
             series,
-            process_noise=level * self.options["sigma"],
+            sigma=self.sigma,
+            process_noise=level * self.sigma,
             start=start,
             error_bars=False,
             max_iterations=steps,
             tolerance=TOLERANCE,
-            **self.options,
+            substeps=self.substeps,
+            window=self.window,
+            overlap=self.overlap,
         )
 
     def improve(
         self, field: Field, series: Series, level: float, states: Tensor
     ) -> tuple[Field, float | None]:
-        """The next field, and how many of its coefficients the data determined.
+        """The next field, and the number of its coefficients the data determined.
 
         Raises:
-            StepFailed: the field is left as it was.
+            StepFailed: the field is unchanged.
         """
-        if not self.projected:
+        if self.update == "fit":
             return self.fit(states), None
         assert isinstance(field, LinearField)
-        step = wide_step if self.wide else projected_step
+        step = wide_step if self.update == "wide" else projected_step
         result = step(field, *self._problem(field, series, level, states))
         field.set_coefficients(result.coefficients)
         return field, result.effective
 
-    def doubt(
+    def likely(
         self, field: Field, series: Series, level: float, states: Tensor
     ) -> tuple[ProjectedStep | WideStep | None, Float[Tensor, "N ..."]]:
-        """Likely coefficients, and the variance of the states that is due to them.
+        """Distribution of the coefficients, and the variance of the states due to it.
 
         None and zeros where the step fails.
         """
@@ -111,7 +118,7 @@ class Rounds:
         problem, x = self._problem(field, series, level, states)
         result: ProjectedStep | WideStep
         try:
-            if self.wide:
+            if self.update == "wide":
                 draw = torch.Generator().manual_seed(0)
                 result = wide_step(field, problem, x, draws=DRAWS, generator=draw)
                 spread = result.state_variance
@@ -127,50 +134,61 @@ class Rounds:
     ) -> float | None:
         """Logarithm of the density of the data, states and coefficients integrated out.
 
-        With the process noise that makes it largest: that of the rounds was chosen by
-        other means. Minus infinity where steps of the field fail; None where nobody
-        knows, for many unknowns and fields that are not linear in them.
+        With the process noise that makes it largest: that of the rounds was chosen for
+        other reasons. Minus infinity where steps of the field fail; None unless the
+        field is improved by projected steps.
         """
-        if self.wide or not self.projected:
+        if self.update != "projected":
             return None
         assert isinstance(field, LinearField)
-        problem, x = self._problem(field, series, level, states)
-        level *= likely_process_noise(problem, x)
-        problem, x = self._problem(field, series, level, states)
+        level *= likely_process_noise(*self._problem(field, series, level, states))
         try:
-            step = projected_step(field, problem, x)
+            step = projected_step(field, *self._problem(field, series, level, states))
         except StepFailed:
             return -inf
         # The density at the coefficients whose weight is known.
         best = deepcopy(field)
         best.set_coefficients(step.coefficients)
-        return state_evidence(*self._problem(best, series, level, states)) + (
-            step.log_weight
-        )
+        density = state_evidence(*self._problem(best, series, level, states))
+        return density + step.log_weight
 
     def _problem(
         self, field: Field, series: Series, level: float, states: Tensor
     ) -> tuple[Problem, Float[Tensor, "N D"]]:
-        noise = self.options["sigma"]
-        step = make_step(
-            field, series.state_shape, series.dt, substeps=self.options["substeps"]
-        )
-        problem = as_problem(series, step, noise, level * noise)
+        step = make_step(field, series.state_shape, series.dt, substeps=self.substeps)
+        problem = as_problem(series, step, self.sigma, level * self.sigma)
         return problem, states.reshape(problem.data.shape) / problem.scale
 
 
-def record(
-    level: float, found: SmoothedStates, before: Tensor, noise: Tensor, errors: Tensor
-) -> Round:
-    change = ((found.states - before) / noise).square().mean().sqrt()
-    return Round(
-        process_noise=level,
-        innovation=found.innovation.square().mean().sqrt().item(),
-        held_out=errors.mean().item(),
-        change=change.item(),
-        effective=None,
-        converged=found.converged.double().mean().item(),
-    )
+class Watch:
+    """Compares held-out errors of a round with the best so far, value by value."""
+
+    def __init__(self) -> None:
+        self._best: Tensor | None = None
+
+    def judge(self, errors: Float[Tensor, " H"]) -> Literal["better", "same", "worse"]:
+        if self._best is None:
+            self._best = errors
+            return "better"
+        rise = errors - self._best
+        doubt = CONFIDENCE * rise.std().item() / max(1, len(rise)) ** 0.5
+        mean = rise.mean().item()
+        if not mean <= doubt:
+            return "worse"
+        if mean <= 0:
+            self._best = errors
+            return "better"
+        return "same"
+
+
+def hide_values(
+    series: Series, share: float, seed: int | torch.Generator
+) -> Bool[Tensor, "N ..."]:
+    """Random values to keep from the smoother, none of them missing."""
+    if not 0 < share < 0.5:
+        raise ValueError(f"`held_out` must lie between 0 and 0.5; got {share}.")
+    hidden = torch.rand(series.v.shape, generator=as_generator(seed)) < share
+    return hidden if series.mask is None else hidden & ~series.mask
 
 
 @torch.no_grad()

@@ -8,39 +8,68 @@ with Psi the model followed over one sample interval. The first sum leaves out m
 values, the second the borders of series and gaps. docs/notes/refinement.md derives it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..common.arrays import as_float64
 from ..common.typing import Array, Field
 from ..data import Series, as_series
 from ..weak.segments import gap_free_runs
-from .exponential_step import make_step
-from .gauss_newton import Problem, Step, minimise
-from .windows import Windows
+from .gauss_newton import Problem, Windows, minimise
+from .steps import Step, make_step
 
-# Numbers a block matrix of one chunk of windows may hold; about four such are alive.
+# Numbers that a block matrix of one chunk of windows may hold; about four are alive.
 CHUNK = 1 << 24
-# Noise a component is given at least, as a share of its size: keeps units finite.
+# Least noise of a component, as a share of its size: keeps units finite.
 LEAST_NOISE = 1e-12
 
 
 @dataclass(frozen=True)
+class Smoothing:
+    """Settings of a smoother.
+
+    Attributes:
+        error_bars: whether the states' standard deviations are computed, which costs
+            about one more step.
+        method, substeps: fixed-step solver of the model, and its steps an interval.
+            Where it would be unstable and the field is a linear one, an exponential
+            step takes its place.
+        window, overlap: samples of a window, and how many of them neighbours share. The
+            influence of an end fades over about ``sigma / process_noise`` samples.
+        max_iterations: steps after which a window counts as not converged.
+        tolerance: a window has converged when the root mean square of its last step is
+            below this share of sigma. Gauss-Newton steps shrink so fast that errors
+            after the last one are far smaller.
+    """
+
+    error_bars: bool = True
+    method: str = "rk4_classic"
+    substeps: int = 1
+    window: int = 1000
+    overlap: int = 200
+    max_iterations: int = 10
+    tolerance: float = 1e-4
+
+
+@dataclass(frozen=True)
 class SmoothedStates:
-    """What :func:`smooth_states` found.
+    """States found by :func:`smooth_states`.
 
     Attributes:
         states: float64 ``[N, *state]``.
         std: standard deviations of their errors under the model, ``[N, *state]``; None
-            unless asked for. Errors of the field itself are not in them.
-        innovation: root mean square of ``v - states`` over the values seen, in units of
-            sigma, ``[*state]``. Slightly below 1 where model and sigma are right; well
-            below where the states follow the noise, above where the model misses.
+            unless asked for. They do not include errors of the field itself.
+        innovation: root mean square of ``v - states`` over the observed values, in
+            units of sigma, ``[*state]``. Slightly below 1 where model and sigma are
+            right; well below where the states follow the noise, above where the model
+            misses.
         iterations: Gauss-Newton steps of the window that took most.
-        converged: which samples lie in windows that came to rest, ``[N]``.
+        converged: which samples lie in windows that converged, ``[N]``.
     """
 
     states: Float[Tensor, "N ..."]
@@ -50,7 +79,6 @@ class SmoothedStates:
     converged: Bool[Tensor, " N"]
 
 
-@torch.no_grad()
 def smooth_states(
     field: Field,
     v: Array | Series,
@@ -61,13 +89,7 @@ def smooth_states(
     t: Array | None = None,
     mask: Array | None = None,
     start: Array | None = None,
-    error_bars: bool = True,
-    method: str = "rk4_classic",
-    substeps: int = 1,
-    window: int = 1000,
-    overlap: int = 200,
-    max_iterations: int = 10,
-    tolerance: float = 1e-4,
+    **settings: Any,
 ) -> SmoothedStates:
     """Most likely states given noisy observations and a model that is almost right.
 
@@ -85,23 +107,14 @@ def smooth_states(
             interval, a number or ``[*state]``; over others it grows like the square
             root of their length.
         dt, t, mask: as in :func:`~wpnode_ext.data.make_series`.
-
-    Other Args:
         start: states to begin with, ``[N, *state]``; default the data themselves,
             missing values on the line between their neighbours.
-        error_bars: also compute `std`, at the price of about one more step.
-        method, substeps: fixed-step solver of the model, and its steps an interval.
-            Where it would be unstable and the field is a linear one, an exponential
-            step takes its place.
-        window, overlap: samples of a window, and of these how many neighbours share.
-            The influence of an end fades over about ``sigma / process_noise`` samples.
-        max_iterations: steps after which a window counts as not converged.
-        tolerance: a window has converged when the root mean square of its last step is
-            below this share of sigma.
+        **settings: the fields of :class:`Smoothing`: `error_bars`, `method`,
+            `substeps`, `window`, `overlap`, `max_iterations`, `tolerance`.
     """
-    series = as_series(v, dt=dt, t=t, mask=mask)
+    series, how = as_series(v, dt=dt, t=t, mask=mask), Smoothing(**settings)
     step = make_step(
-        field, series.state_shape, series.dt, method=method, substeps=substeps
+        field, series.state_shape, series.dt, method=how.method, substeps=how.substeps
     )
     problem = as_problem(series, step, sigma, process_noise)
     given = series.v if start is None else as_float64(start, "start")
@@ -110,33 +123,48 @@ def smooth_states(
             f"`start` must be finite and have the shape {list(series.v.shape)} of `v`; "
             f"got {list(given.shape)}."
         )
-    data, seen, scale = problem.data, problem.seen, problem.scale
-    first = given.double().reshape(data.shape) / scale
-    n = len(data)
-    cut = Windows.over(n, window, overlap)
-    size = max(1, CHUNK // (cut.length * data.shape[1] ** 2))
-    states = torch.empty_like(data)
-    std = torch.empty_like(data) if error_bars else None
-    rested, iterations = torch.ones(n, 1, dtype=torch.bool), 0
-    for windows in torch.arange(len(cut.starts)).split(size):
+    first = given.double().reshape(problem.data.shape) / problem.scale
+    found = _smooth(problem, first, how)
+    std, shape = found.std, series.v.shape
+    return SmoothedStates(
+        states=(found.states * problem.scale).reshape(shape),
+        std=None if std is None else (std * problem.scale).reshape(shape),
+        innovation=found.innovation.reshape(series.state_shape),
+        iterations=found.iterations,
+        converged=found.converged,
+    )
+
+
+@torch.no_grad()
+def _smooth(
+    problem: Problem, first: Float[Tensor, "N D"], how: Smoothing
+) -> SmoothedStates:
+    """States of a whole record, window by window, in units of the noise."""
+    n, d = problem.data.shape
+    cut = Windows.over(n, how.window, how.overlap)
+    states = torch.empty_like(problem.data)
+    std = torch.empty_like(states) if how.error_bars else None
+    converged, iterations = torch.ones(n, 1, dtype=torch.bool), 0
+    for windows in cut.chunks(CHUNK // (cut.length * d**2)):
         rows = cut.rows(windows)
         part = problem.cut(rows)
-        x, done, count, line = minimise(
-            part, first[rows], max_iterations, tolerance, keep_line=error_bars
+        found = minimise(
+            part,
+            first[rows],
+            how.max_iterations,
+            how.tolerance,
+            keep_line=how.error_bars,
         )
-        cut.take(states, x, windows)
-        cut.take(rested, done[None, :, None].expand(cut.length, -1, -1), windows)
-        iterations = max(iterations, count)
+        cut.take(states, found.x, windows)
+        done = found.converged[None, :, None].expand(cut.length, -1, -1)
+        cut.take(converged, done, windows)
+        iterations = max(iterations, found.iterations)
         if std is not None:
-            cut.take(std, part.posterior_std(x, line), windows)
-    misfit = ((data - states) * seen).square().sum(0) / seen.sum(0).clamp(min=1)
-    return SmoothedStates(
-        states=(states * scale).reshape(series.v.shape),
-        std=None if std is None else (std * scale).reshape(series.v.shape),
-        innovation=misfit.sqrt().reshape(series.state_shape),
-        iterations=iterations,
-        converged=rested[:, 0],
-    )
+            blocks = part.precision(found.x, found.line).inverse_diagonal()
+            cut.take(std, blocks.diagonal(dim1=-2, dim2=-1).sqrt(), windows)
+    seen = problem.seen
+    misfit = ((problem.data - states) * seen).square().sum(0) / seen.sum(0).clamp(min=1)
+    return SmoothedStates(states, std, misfit.sqrt(), iterations, converged[:, 0])
 
 
 def as_problem(
@@ -161,6 +189,74 @@ def as_problem(
         t=series.times,
         h=steps,
     )
+
+
+@torch.no_grad()
+def likely_states(
+    fields: Sequence[Field],
+    series: Series,
+    at: Int[Tensor, " B"],
+    *,
+    sigma: Array | float,
+    process_noise: Array | float,
+    start: Array,
+    window: int = 400,
+    seed: int = 0,
+) -> Float[Tensor, "M B ..."]:
+    """A state for every field and sample, as likely as any given the data around it.
+
+    Given a field and observations, the states have a normal distribution whose mean are
+    the smoothed states and whose precision are the smoother's normal equations. Each
+    field smooths the data for itself and draws once, so that field and state are drawn
+    together, with all correlations: errors of a chaotic system's state lie along few
+    directions.
+
+    Args:
+        fields: the M members of an ensemble, callables ``field(t, u)``.
+        series: observations; those before and after a sample determine its state.
+        at: samples, ``[B]``.
+        sigma, process_noise: as in :func:`~wpnode_ext.smooth_states`.
+        start: states to begin the smoothing with, ``[N, *state]``.
+        window: samples around each one that are smoothed.
+        seed: of the draws.
+    """
+    n, state = series.n_samples, series.state_shape
+    if len(at) and not (0 <= int(at.min()) and int(at.max()) < n):
+        raise ValueError(
+            f"`at` must lie in 0 .. {n - 1}; got {int(at.min())} .. {int(at.max())}."
+        )
+    length = min(window, n)
+    first = (at - length // 2).clamp(0, n - length)
+    rows = torch.arange(length)[:, None] + first
+    given = as_float64(start, "start").reshape(n, -1)
+    size = max(1, CHUNK // (length * given.shape[1] ** 2))
+    chunks = rows.split(size, dim=1)
+    # Fields that suit the same data are alike: each starts at the states of the last.
+    paths = [given[part] for part in chunks]
+    generator = torch.Generator().manual_seed(seed)
+    members = []
+    for field in fields:
+        step = make_step(field, state, series.dt)
+        problem = as_problem(series, step, sigma, process_noise)
+        drawn = []
+        for number, part in enumerate(chunks):
+            here, begin = problem.cut(part), paths[number] / problem.scale
+            x, draw = _draw(here, begin, generator)
+            paths[number] = x * problem.scale
+            drawn.append(draw * problem.scale)
+        states = torch.cat(drawn, 1)[at - first, torch.arange(len(at))]
+        members.append(states.reshape(-1, *state))
+    return torch.stack(members)
+
+
+def _draw(
+    part: Problem, start: Float[Tensor, "L B D"], generator: torch.Generator
+) -> tuple[Float[Tensor, "L B D"], Float[Tensor, "L B D"]]:
+    """Most likely path of each window and a draw around it, in units of the noise."""
+    # Far below the spread of the draws.
+    found = minimise(part, start, max_iterations=10, tolerance=1e-3, keep_line=True)
+    z = torch.randn(found.x.shape, generator=generator, dtype=found.x.dtype)
+    return found.x, found.x + part.precision(found.x, found.line).solve_transposed(z)
 
 
 def _per_component(

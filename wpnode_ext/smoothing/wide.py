@@ -1,7 +1,8 @@
 """The step of :mod:`.projected` for fields with more unknowns than a matrix can hold.
 
-Conjugate gradients solve for the coefficients; every product with the information is
-one of :class:`.projected_operator.ProjectedOperator`.
+Conjugate gradients solve for the coefficients. A product of the information with a
+vector costs no more than a step of the smoother: change of the field along the states,
+change of the steps, answer of the states, and back.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..fields.linear import LinearField
-from .directions import Directions
-from .gauss_newton import Problem, StepFailed
-from .projected_operator import ProjectedOperator
+from .block_tridiagonal import factor
+from .gauss_newton import LEAST_DAMPING, Problem, StepFailed, Windows
+from .projected import WINDOW, Directions
 
 # Conjugate gradients: relative residuals at the end, for the coefficients and for those
 # that are drawn, and most products.
@@ -24,7 +25,7 @@ RESIDUAL, DRAWN_RESIDUAL, PRODUCTS = 1e-2, 5e-2, 300
 # Rounds of the fixed point for the prior's precision, and random vectors that measure
 # the information of an output.
 ROUNDS, PROBES = 3, 4
-# Information an output has at least, relative to its size and the most of any.
+# Least information of an output, relative to its size and the most of any.
 LEAST_SHARE = 1e-4
 # Other coefficients that are drawn.
 DRAWS = 8
@@ -32,7 +33,7 @@ DRAWS = 8
 
 @dataclass(frozen=True)
 class WideStep:
-    """Coefficients that would be best with the states adapted to them.
+    """Coefficients that are best with the states adapted to them.
 
     Attributes:
         coefficients: ``[J, O]``.
@@ -68,17 +69,17 @@ def wide_step(
     problem: Problem,
     x: Float[Tensor, "N D"],
     *,
-    window: int = 400,
+    window: int = WINDOW,
     ridge: float | None = None,
     draws: int = 0,
     generator: torch.Generator | None = None,
 ) -> WideStep:
     """One Gauss-Newton step of the coefficients from states `x`.
 
-    Unknowns and prior are those of :func:`.projected.projected_step`. What the data
-    determine of an unknown, which decides the prior's precision, is estimated: the
-    information is taken for the Gram matrix of the features times a number for each
-    output. The same serves as preconditioner.
+    Unknowns and prior are those of :func:`.projected.projected_step`. The prior's
+    precision depends on how well the data determine each unknown, which is estimated:
+    the information is approximated by the Gram matrix of the features times a number
+    for each output. The same approximation is the preconditioner.
 
     Args:
         field, problem, x, window, ridge: as in :func:`.projected.projected_step`.
@@ -86,13 +87,10 @@ def wide_step(
         generator: of the draws.
 
     Raises:
-        StepFailed: steps of the field, or the best coefficients, are not finite;
-            or conjugate gradients do not come to rest.
+        StepFailed: steps of the field, or the best coefficients, are not finite; or
+            conjugate gradients do not converge.
     """
-    u = x * problem.scale
-    linked = problem.h > 0
-    speed = u.diff(dim=0)[linked] / problem.h[linked][:, None]
-    directions = Directions.of(field, u, speed)
+    directions = Directions.of(field, problem, x)
     operator = ProjectedOperator(field, directions, problem, x, window=window)
     approximate = _Approximate.of(operator)
     now = _table(directions.unknowns(field.coefficients), directions)
@@ -120,9 +118,127 @@ def wide_step(
     )
 
 
+class ProjectedOperator:
+    """``z -> info z`` for unknowns ``[K, O]`` of the directions, over their spread.
+
+    A source y(t) in the field, here ``features(u) z``, changes a step by ::
+
+        P y_n + Q y_{n+1} + h / 4 (dPsi/du - E) (y_n + y_{n+1})
+
+    with P, Q and E of the part of the field the step follows exactly (identities for
+    Runge-Kutta): second order in h, enough for a Gauss-Newton step.
+
+    Args:
+        field: the field the states were smoothed with.
+        directions: its unknowns.
+        problem: the data and the process noise, uncut.
+        x: states in units of the noise, ``[N, D]``.
+        window: samples of the windows the record is cut into, without overlap.
+    """
+
+    def __init__(
+        self,
+        field: LinearField,
+        directions: Directions,
+        problem: Problem,
+        x: Float[Tensor, "N D"],
+        *,
+        window: int = WINDOW,
+    ) -> None:
+        cut = Windows.over(len(x), window, 0)
+        every = torch.arange(len(cut.starts))
+        rows = cut.rows(every)
+        part, x = problem.cut(rows), x[rows]
+        self._cut, self._part, self._sizes = cut, part, directions.sizes
+        self._own = cut.own_links(every)
+        self._jump, slope = part.linearise(x)
+        if not (self._jump.isfinite().all() and slope.isfinite().all()):
+            raise StepFailed("steps of the field from the states are not finite")
+        diagonal, self._lower, self._rhs = part.assemble(x, self._jump, slope)
+        diagonal.diagonal(dim1=-2, dim2=-1).add_(LEAST_DAMPING)
+        self._states = factor(diagonal, self._lower)
+        if not self._states.positive.all():
+            raise StepFailed("states are not determined by data and model")
+        flow = part.step.flow() * (part.scale / part.scale[:, None])
+        self._excess = slope.sub_(flow).mul_(part.h[..., None, None] / 4)
+        u = (x * part.scale).flatten(0, 1)
+        self.features = directions.features(field, u) * directions.shares
+
+    def gram(self) -> Float[Tensor, "K K"]:
+        """Gram matrix of the features."""
+        phi = self.features.flatten(0, 1)
+        return phi.T @ phi
+
+    def output_sizes(self) -> Float[Tensor, " O"]:
+        """Change of a step per unknown of each output, in units of the noise."""
+        scale = self._part.scale.reshape(-1, len(self._sizes))
+        return self._sizes * scale.reciprocal().square().mean(0).sqrt()
+
+    def slope(self) -> Float[Tensor, "K O"]:
+        """Slope of the likelihood, with the states adapted."""
+        return self._scores(self._jump, self._rhs)
+
+    def times(self, z: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:
+        move = self._moves(z)
+        return self._scores(move, self._mixed(move))
+
+    def states_answer(self, z: Float[Tensor, "K O"]) -> Float[Tensor, "N D"]:
+        """Change of the states, in units of the noise, when unknowns change by z."""
+        answer = -self._states.solve(self._mixed(self._moves(z)))
+        whole = torch.empty(self._cut.n_samples, answer.shape[-1], dtype=answer.dtype)
+        self._cut.take(whole, answer, torch.arange(answer.shape[1]))
+        return whole
+
+    def noise(self, generator: torch.Generator | None) -> Float[Tensor, "K O"]:
+        """A slope drawn from noise alone: its covariance is the information."""
+        part = self._part
+        seen = part.seen * _normal(part.seen, generator)
+        root = part.link.sqrt()
+        jump = torch.where(root > 0, _normal(root, generator) / root, 0.0)
+        rhs = seen
+        rhs[1:] -= part.link * jump
+        rhs[:-1] -= (self._lower.mT @ jump[..., None])[..., 0]
+        return self._scores(jump, rhs)
+
+    def _scores(
+        self, jump: Float[Tensor, "m B D"], rhs: Float[Tensor, "L B D"]
+    ) -> Float[Tensor, "K O"]:
+        """Sums over the links of the part of `jump` that the states cannot remove."""
+        a = self._states.solve(rhs)
+        left = self._part.link * (jump + a[1:])
+        return self._collect(left + (self._lower @ a[:-1][..., None])[..., 0])
+
+    def _mixed(self, move: Float[Tensor, "m B D"]) -> Float[Tensor, "L B D"]:
+        """Mixed block times unknowns: each state ends one link and starts another."""
+        b = torch.zeros_like(self._rhs)
+        b[1:] -= self._part.link * move
+        b[:-1] -= (self._lower.mT @ move[..., None])[..., 0]
+        return b
+
+    def _moves(self, z: Float[Tensor, "K O"]) -> Float[Tensor, "m B D"]:
+        part, shape = self._part, self._rhs.shape
+        y = (self.features @ (z * self._sizes)).reshape(shape)
+        first, last = y[:-1].flatten(0, 1), y[1:].flatten(0, 1)
+        move = part.step.push(first, last, part.h.flatten()) / part.scale
+        both = (y[:-1] + y[1:]) / part.scale
+        move = move.reshape(both.shape) + (self._excess @ both[..., None])[..., 0]
+        return move * self._own
+
+    def _collect(self, y: Float[Tensor, "m B D"]) -> Float[Tensor, "K O"]:
+        """Transpose of :meth:`_moves`."""
+        part, y = self._part, y * self._own
+        both = (self._excess.mT @ y[..., None])[..., 0] / part.scale
+        first, last = part.step.pull((y / part.scale).flatten(0, 1), part.h.flatten())
+        total = torch.zeros_like(self._rhs)
+        total[:-1] += first.reshape(y.shape) + both
+        total[1:] += last.reshape(y.shape) + both
+        phi = self.features.flatten(0, 1)
+        return phi.T @ total.reshape(len(phi), -1) * self._sizes
+
+
 @dataclass(frozen=True)
 class _Approximate:
-    """``info`` as ``vectors diag(values) vectors^T``, one number a direction."""
+    """``info`` approximated as ``vectors diag(values) vectors^T`` for each output."""
 
     vectors: Float[Tensor, "K K"]
     values: Float[Tensor, "K O"]
@@ -132,7 +248,7 @@ class _Approximate:
         gram = operator.gram()
         size, vectors = torch.linalg.eigh(gram)
         draw = torch.Generator().manual_seed(0)
-        # Vectors under which outputs weigh alike: what one says of another is noise.
+        # Scaled so that outputs weigh alike: their cross terms are noise here.
         even = 1 / operator.output_sizes()
         seen, whole = torch.zeros_like(even), torch.zeros_like(even)
         for _ in range(PROBES):
@@ -149,23 +265,23 @@ class _Approximate:
         return (self.values / (self.values + prior)).sum().item()
 
     def precision(self, z: Float[Tensor, "K O"]) -> float:
-        """That of the prior whose evidence is largest: ``effective / |z|^2``."""
-        # Below one the time derivative, of size one, would not be explained.
+        """Precision of the prior of largest evidence: ``effective / |z|^2``."""
+        # Unknowns of a size below one could not explain the time derivative.
         size, prior = max(z.square().sum().item(), 1.0), 0.0
         for _ in range(ROUNDS):
             prior = self.effective(max(prior, torch.finfo(z.dtype).tiny)) / size
         return prior
 
     def roots(self, prior: float) -> Float[Tensor, "K O"]:
-        """Of the precisions."""
+        """Square roots of the approximate precisions."""
         return (self.values + prior).sqrt()
 
 
 class _Solver:
-    """Solves ``(info + prior) z = rhs``.
+    """Solves ``(info + prior) z = rhs`` by conjugate gradients.
 
-    In units in which the approximate precision is one: conjugate gradients end when
-    the residual is small, and here that means small beside the errors of the unknowns.
+    In units in which the approximate precision is one: a small residual is then small
+    compared with the errors of the unknowns.
     """
 
     def __init__(
@@ -189,6 +305,9 @@ class _Solver:
 
         if not (rhs.isfinite().all() and isfinite(self._prior)):
             raise StepFailed("the likelihood of the coefficients has no finite slope")
+        # Imported where it is used: scipy.sparse takes time, and most fits do without.
+        from scipy.sparse.linalg import aslinearoperator, cg
+
         found, failure = cg(
             aslinearoperator(_Matrix(size, product)),
             (self._vectors.T @ rhs / self._roots).flatten().numpy(),
@@ -204,7 +323,7 @@ class _Solver:
 
 
 class _Matrix:
-    """What scipy takes for a square matrix."""
+    """A square matrix as scipy expects it."""
 
     def __init__(self, size: int, product: Callable[[np.ndarray], np.ndarray]) -> None:
         self.shape, self.dtype, self.matvec = (size, size), np.dtype(float), product
@@ -217,3 +336,7 @@ def _table(z: Float[Tensor, " P"], directions: Directions) -> Float[Tensor, "K O
 
 def _heads(z: Float[Tensor, "K O"], directions: Directions) -> Float[Tensor, "J O"]:
     return directions.coefficients(z.T.flatten() * directions.spread)
+
+
+def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype)
