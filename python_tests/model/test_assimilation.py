@@ -7,7 +7,7 @@ from torch import Tensor
 from trajectories import add_noise, lorenz63
 from wpnode_ext import WPNODE, load
 from wpnode_ext.model.ensemble import EnsembleForecast
-from wpnode_ext.smoothing import process_noise
+from wpnode_ext.smoothing import evidence
 
 N, DT, MEMBERS = 3000, 0.01, 30
 
@@ -52,7 +52,7 @@ def test_members_that_hardly_err_are_told_apart_by_their_fields(
     """Not by process noise, which the data show to be next to nothing."""
     v, at = truth[1][N:], torch.arange(300, 2800, 500)
     starts = model.draw_starts(v, DT, at=at)
-    monkeypatch.setattr(process_noise, "likely_process_noise", lambda problem, x: 30.0)
+    monkeypatch.setattr(evidence, "likely_process_noise", lambda problem, x: 30.0)
     as_if_they_erred = model.draw_starts(v, DT, at=at)
     assert starts.var(0).mean() < 0.5 * as_if_they_erred.var(0).mean()
 
