@@ -135,12 +135,14 @@ def test_the_search_ends_where_the_evidence_falls(
         tried.append(config.field.steepness)
         known = evidence[tried[-1]]
         fails = known == FAILS
-        return SimpleNamespace(
+        found = SimpleNamespace(
             config=config,
             evidence=-math.inf if fails else known,
             lacks=0.0,
             complaint=FAILS if fails else "",
         )
+        found.complete = lambda: found
+        return found
 
     monkeypatch.setattr(feature_search, "solve_field", solve)
     found = solve_best(data, None, config)
