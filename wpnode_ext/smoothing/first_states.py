@@ -199,9 +199,6 @@ def _bridged(
     Between them on a monotone cubic, which does not overshoot; before the first and
     after the last of a stretch equal to it.
     """
-
-    from scipy.interpolate import PchipInterpolator
-
     if sound.all():
         return states
     from scipy.interpolate import PchipInterpolator

@@ -293,7 +293,6 @@ class _Solver:
     def solve(
         self, rhs: Float[Tensor, "K O"], residual: float = RESIDUAL
     ) -> Float[Tensor, "K O"]:
-        from scipy.sparse.linalg import aslinearoperator, cg
 
         shape, size = rhs.shape, rhs.numel()
 
