@@ -7,11 +7,8 @@ import torch
 
 from trajectories import add_noise, lorenz63, lorenz96, normal
 from wpnode_ext.baselines import RFM, Baseline, DeepRFM, DeepSkip, SkipRFM, load
-from wpnode_ext.baselines.random_maps import (
-    RandomFeatureMap,
-    RidgeRegression,
-    RingGroups,
-)
+from wpnode_ext.baselines.random_maps import RandomFeatureMap, RidgeRegression
+from wpnode_ext.fields import RingGroups
 
 DT = 0.01
 

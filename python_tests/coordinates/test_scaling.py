@@ -131,7 +131,7 @@ def test_misuse_is_refused() -> None:
         ValueError, match="`per` must be 'component', 'channel' or 'whole'"
     ):
         IdentityScaler("row")
-    with pytest.raises(ValueError, match="`kind` must be 'minmax'.*got 'max'"):
+    with pytest.raises(ValueError, match="`kind` must be one of minmax.*got 'max'"):
         make_scaler("max")
     with pytest.raises(ValueError, match="at least one finite sample.*1 have none"):
         MinMaxScaler().fit(torch.tensor([[1.0, float("nan")]] * 4))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..closed_form.rows import Gram, Rows, Spectrum, Triangle
 from ..data import Series
-from ..fields import hit_and_run
+from ..fields import RingGroups, hit_and_run
 from ..training import ForecastValidation
 from ..weak.segments import window_starts
 from .base import Learned, judge_of
@@ -32,51 +32,6 @@ _RINGS: dict[str, dict[str, Any]] = {
     "lorenz96": {"group": 2, "reach": 2},
     "kuramoto_sivashinsky": {"group": 8, "reach": 1, "jitter": 1e-3},
 }
-
-
-class RingGroups(nn.Module):
-    """A state of D components on a ring, cut into ``D / G`` groups that are alike.
-
-    Each group sees itself and `reach` groups on either side. Without a group size the
-    whole state is one group, which sees itself.
-
-    Args:
-        dim: size D of the state.
-        group: size G of a group, a divisor of D, or None.
-        reach: number of neighbouring groups on either side.
-
-    Attributes:
-        size: components G of a group.
-        count: number of groups.
-        seen: inputs ``(2 reach + 1) G`` of each.
-    """
-
-    index: Tensor
-
-    def __init__(self, dim: int, group: int | None = None, reach: int = 0) -> None:
-        super().__init__()
-        size = dim if group is None else group
-        reach = 0 if group is None else reach
-        if size < 1 or dim % size:
-            raise ValueError(f"`group` must divide the {dim} components; got {group}.")
-        if reach < 0 or (2 * reach + 1) * size > dim:
-            raise ValueError(
-                f"`reach` must be >= 0 and the {2 * reach + 1} groups of {size} it "
-                f"spans fit into {dim} components; got {reach}."
-            )
-        self.size, self.count = size, dim // size
-        self.seen = (2 * reach + 1) * size
-        first = size * torch.arange(self.count) - reach * size
-        places = (first[:, None] + torch.arange(self.seen)) % dim
-        self.register_buffer("index", places, persistent=False)
-
-    def inputs(self, u: Float[Tensor, "*b D"]) -> Float[Tensor, "*b S seen"]:
-        """The components that every group sees."""
-        return u[..., self.index]
-
-    def own(self, u: Float[Tensor, "*b D"]) -> Float[Tensor, "*b S G"]:
-        """The components of every group."""
-        return u.unflatten(-1, (self.count, self.size))
 
 
 class RandomFeatureMap(nn.Module):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
-from ..fields import LinearField, RestrictedField
+from ..fields import LinearField
 from .blocks import BLOCK, Features, weak_blocks
 from .ridge import (
     Ridge,
@@ -118,10 +118,11 @@ def fit_closed_form(
     x = series.forcing
     inputs = None if x is None else x.flatten(1).to(device, torch.float64)
     maps = None if symmetry is None else symmetry.matrices.to(device)
-    basis, shape = None, (field.n_features, field.dim // field.sites)
-    if isinstance(exact, RestrictedField):
-        # What it commutes with it does whatever the data: the identity is all.
-        maps, basis, exact = None, exact.basis, exact.base
+    shape = (field.n_features, field.dim // field.sites)
+    exact, basis = exact.unrestricted()
+    if basis is not None:
+        # A restricted field has its symmetries for any data: no map is applied.
+        maps = None
         shape = (exact.n_features, field.dim)
 
     def features(samples: slice) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
-from ..solvers.strong import call_field
+from ..fields.base import call_field
 from .blocks import BLOCK
 from .fit import ClosedFormFit, solve_weak
 from .ridge import Ridge

@@ -7,10 +7,13 @@ what is predicted averages out; noise in what predicts would not, so that the st
 to be refined ones.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..common.files import check_tensor
 from ..fields import LibraryField
 
 # Modes that are driven by products of two others are polynomials of this degree.
@@ -87,6 +90,30 @@ class Completion(nn.Module):
             "coefficients": self.law.coefficients.detach().double().cpu().clone(),
             "rate": self.rate,
         }
+
+
+def check_matrix(value: Any, name: str) -> None:
+    """Raises ValueError unless an entry of a file is a matrix of real numbers."""
+    check_tensor(value, name)
+    if value.dim() != 2 or not value.is_floating_point():
+        raise ValueError(f"{name} must be a matrix; got {list(value.shape)}")
+
+
+def check_completion(state: dict[str, Any], name: str, dim: int) -> None:
+    """Raises ValueError unless `state` holds the constants of a :class:`Completion`.
+
+    Args:
+        state: entry of a file, see :meth:`Completion.constants`.
+        name: what messages call it.
+        dim: size of a state.
+    """
+    for entry in ("directions", "coefficients"):
+        check_matrix(state[entry], f"{name}.{entry}")
+    directions, law = state["directions"], state["coefficients"]
+    if directions.shape[0] != dim or law.shape[1] != directions.shape[1]:
+        raise ValueError(f"{name} must fit the coordinates")
+    if type(state["rate"]) not in (int, float):
+        raise ValueError(f"{name}.rate must be a number")
 
 
 @torch.no_grad()

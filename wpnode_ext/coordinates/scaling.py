@@ -1,19 +1,21 @@
-"""Affine scalers of the state, and what they do to a vector field."""
+"""Affine scalers of the state, and fields in scaled and in physical coordinates."""
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..common.arrays import as_float64
+from ..common.files import check_tensor
+from ..common.registry import Registry
 from ..common.typing import Array, Field
 from ..data import Series
-from .manifold import Completion
-from .scaled_fields import EmbeddedField, RescaledField
+from .manifold import Completion, check_completion, check_matrix, fit_completion
+from .symmetry import Symmetry
 
 Per = Literal["component", "channel", "whole"]
 
@@ -31,9 +33,13 @@ class Scaler(ABC):
 
     Attributes:
         shift, scale: float64, ``[*state]``, ``[*channels, 1]`` or a scalar, on the CPU.
+        kind: name of the scaler in settings and files.
+        per_entry: whether every entry of a scaled state is one entry of the state,
+            shifted and scaled.
     """
 
     kind: ClassVar[str]
+    per_entry: ClassVar[bool] = True
 
     def __init__(self, per: Per = "component") -> None:
         if per not in ("component", "channel", "whole"):
@@ -97,11 +103,47 @@ class Scaler(ABC):
         """Shape of a scaled state."""
         return state
 
-    def to_physical(self, field: Field) -> nn.Module:
-        """The physical field of a `field` in scaled coordinates."""
-        return RescaledField(field, self.shift, self.scale)
+    def scaled_mask(self, mask: Bool[Tensor, "N ..."]) -> Bool[Tensor, "N ..."]:
+        """The missing entries of scaled states; `mask` are those of the states."""
+        return mask
 
-    def to_scaled(self, field: Field) -> RescaledField:
+    def scaled_symmetry(self, symmetry: Symmetry) -> Symmetry:
+        """The maps of scaled states for maps of states."""
+        return symmetry.scaled(self.shift, self.scale)
+
+    def plain(self) -> "Scaler":
+        """The scaler without the regression of what it leaves out."""
+        return self
+
+    def completed(
+        self,
+        v: Float[Tensor, "N D"],
+        states: Float[Tensor, "N M"],
+        *,
+        rate: float,
+        symmetry: Symmetry | None = None,
+    ) -> "Scaler":
+        """The scaler with the regression of what it leaves out of states.
+
+        Args:
+            v: observations without missing values, sample after sample.
+            states: refined states, scaled.
+            rate: as in :class:`~wpnode_ext.coordinates.manifold.Completion`.
+            symmetry: of the system, in the units of the data.
+        """
+        return self
+
+    def to_physical(self, field: Field, inputs: "Scaler | None" = None) -> nn.Module:
+        """The physical field of a `field` in scaled coordinates.
+
+        Args:
+            field: in scaled coordinates.
+            inputs: scaler of the inputs; with it the physical field takes inputs as an
+                argument, ``module(t, u, x)``.
+        """
+        return RescaledField(field, self.shift, self.scale, inputs)
+
+    def to_scaled(self, field: Field) -> "RescaledField":
         """The field in scaled coordinates of a physical `field`."""
         return RescaledField(field, -self.shift / self.scale, 1 / self.scale)
 
@@ -114,6 +156,40 @@ class Scaler(ABC):
             "scale": self.scale.clone(),
         }
 
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> "Scaler":
+        """The fitted scaler that :meth:`state_dict` describes."""
+        scaler = cls(state["per"])
+        scaler._shift = state["shift"].to(torch.float64)
+        scaler._scale = state["scale"].to(torch.float64)
+        return scaler
+
+    @classmethod
+    def check_state_dict(
+        cls, state: dict[str, Any], name: str, shape: list[int]
+    ) -> None:
+        """Raises ValueError unless `state` describes a scaler of states of a shape.
+
+        Args:
+            state: entry of a file, see :meth:`state_dict`.
+            name: what messages call it.
+            shape: of a state.
+        """
+        for entry in ("shift", "scale"):
+            value = state[entry]
+            check_tensor(value, f"{name}.{entry}")
+            if not value.is_floating_point() or not value.isfinite().all():
+                raise ValueError(f"{name}.{entry} must hold finite numbers")
+            own = list(value.shape)
+            # One for all entries, one a channel, or one an entry.
+            whole = [1] * (len(shape) - len(own)) + own
+            if len(own) > len(shape) or any(
+                n not in (1, m) for n, m in zip(whole, shape, strict=True)
+            ):
+                raise ValueError(
+                    f"{name}.{entry} must fit states of shape {shape}; got {own}"
+                )
+
     def _fitted(self, value: Tensor | None) -> Tensor:
         if value is None:
             raise RuntimeError(
@@ -122,6 +198,10 @@ class Scaler(ABC):
         return value
 
 
+SCALERS: Registry[type[Scaler]] = Registry("scaler", "scalers")
+
+
+@SCALERS.register("minmax")
 class MinMaxScaler(Scaler):
     """Smallest value to 0, largest to 1; the paper's."""
 
@@ -134,6 +214,7 @@ class MinMaxScaler(Scaler):
         return low, high - low
 
 
+@SCALERS.register("standard")
 class StandardScaler(Scaler):
     """Mean to 0, standard deviation to 1."""
 
@@ -144,6 +225,7 @@ class StandardScaler(Scaler):
         return mean, (v - mean).square().nanmean(0).sqrt()
 
 
+@SCALERS.register("identity")
 class IdentityScaler(Scaler):
     """Leaves states as they are."""
 
@@ -156,19 +238,20 @@ class IdentityScaler(Scaler):
 class LinearScaler(Scaler):
     """``scaled = encode (v - shift)`` and back, ``v = shift + decode scaled``.
 
-    Scaled states may have fewer entries; what they do not hold is left out, or a
-    function of them (:mod:`wpnode_ext.coordinates.manifold`). Made by
-    :meth:`wpnode_ext.coordinates.reduced.Coordinates.scaler`, not fitted.
+    Scaled states may have fewer entries. The rest of a state is left out, or is a
+    function of them (:mod:`wpnode_ext.coordinates.manifold`).
+    :meth:`wpnode_ext.coordinates.reduced.Coordinates.scaler` makes such scalers.
 
     Args:
         encode: ``[M, D]``; ``encode decode`` is the identity.
         decode: ``[D, M]``.
         shift: ``[D]``.
-        completion: what is left out as a function of scaled states; it is added to
-            ``v``. Nothing is by default.
+        completion: the rest of a state as a function of scaled states, which is added
+            to ``v``; nothing by default.
     """
 
     kind = "linear"
+    per_entry = False
 
     def __init__(
         self,
@@ -202,17 +285,42 @@ class LinearScaler(Scaler):
     def scaled_shape(self, state: tuple[int, ...]) -> tuple[int, ...]:
         return (len(self.encode),)
 
-    def to_physical(self, field: Field) -> nn.Module:
-        return EmbeddedField(
-            field, self.encode, self.decode, self.shift, deepcopy(self.completion)
-        )
+    def scaled_mask(self, mask: Bool[Tensor, "N D"]) -> Bool[Tensor, "N M"]:
+        """All coordinates are missing where any entry of a state is."""
+        return mask.any(1, keepdim=True).expand(-1, len(self.encode)).clone()
+
+    def scaled_symmetry(self, symmetry: Symmetry) -> Symmetry:
+        symmetry.check_fixed(self.shift, self.scale.max().item())
+        return symmetry.in_coordinates(self.encode, self.decode)
 
     def plain(self) -> "LinearScaler":
-        """The same without a completion."""
         return LinearScaler(self.encode, self.decode, self.shift)
 
-    def to_scaled(self, field: Field) -> RescaledField:
-        raise TypeError("fewer coordinates than entries: a field cannot be taken back.")
+    def completed(
+        self,
+        v: Float[Tensor, "N D"],
+        states: Float[Tensor, "N M"],
+        *,
+        rate: float,
+        symmetry: Symmetry | None = None,
+    ) -> "LinearScaler":
+        if v.shape[1] == len(self.encode):
+            return self
+        maps = None
+        if symmetry is not None and symmetry.is_orthogonal:
+            own = symmetry.in_coordinates(self.encode, self.decode)
+            maps = own.group, symmetry.group
+        rest = v - self.inverse(self.transform(v))
+        found = fit_completion(rest, states, size=v.std().item(), rate=rate, maps=maps)
+        return LinearScaler(self.encode, self.decode, self.shift, found)
+
+    def to_physical(self, field: Field, inputs: Scaler | None = None) -> nn.Module:
+        return EmbeddedField(field, self, inputs)
+
+    def to_scaled(self, field: Field) -> "RescaledField":
+        raise TypeError(
+            "`field` must not be taken to fewer coordinates than a state has entries."
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -222,19 +330,118 @@ class LinearScaler(Scaler):
             "completion": self.completion and self.completion.constants(),
         }
 
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> "LinearScaler":
+        given, completion = state.get("completion"), None
+        if given is not None:
+            completion = Completion(dim=len(state["encode"]), **given)
+        return cls(state["encode"], state["decode"], state["shift"], completion)
 
-_KINDS: dict[str, type[Scaler]] = {
-    kind.kind: kind for kind in (MinMaxScaler, StandardScaler, IdentityScaler)
-}
+    @classmethod
+    def check_state_dict(
+        cls, state: dict[str, Any], name: str, shape: list[int]
+    ) -> None:
+        super().check_state_dict(state, name, shape)
+        encode, decode = state["encode"], state["decode"]
+        check_matrix(encode, f"{name}.encode")
+        check_matrix(decode, f"{name}.decode")
+        if not len(encode) or [*encode.T.shape, *shape] != [*decode.shape, len(decode)]:
+            raise ValueError(f"{name} must have coordinates of states of shape {shape}")
+        if state.get("completion") is not None:
+            check_completion(state["completion"], f"{name}.completion", len(decode))
+
+
+class _PhysicalField(nn.Module):
+    """A field in the units of the data, made of a `field` in scaled coordinates.
+
+    It is called as ``module(t, u)`` and looks up its inputs, or, with a scaler of the
+    inputs, as ``module(t, u, x)``.
+    """
+
+    forcing_shift: Tensor
+    forcing_scale: Tensor
+
+    def __init__(self, field: Field, inputs: Scaler | None) -> None:
+        super().__init__()
+        self.field = field
+        if inputs is not None:
+            self.register_buffer("forcing_shift", inputs.shift.clone())
+            self.register_buffer("forcing_scale", inputs.scale.clone())
+
+    def _velocity(self, t: Tensor | float, s: Tensor, x: Tensor | None) -> Tensor:
+        """The velocity of scaled states under inputs in their own units."""
+        if x is None:
+            return self.field(t, s)
+        scaled = (x - self.forcing_shift.to(x)) / self.forcing_scale.to(x)
+        return cast(Any, self.field).at(s, scaled)
+
+
+class RescaledField(_PhysicalField):
+    """``scale * field(t, (u - shift) / scale)``: a field in other coordinates.
+
+    The constants are float64 buffers that follow the module to its device; values have
+    the dtype of `u`.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, field: Field, shift: Tensor, scale: Tensor, inputs: Scaler | None = None
+    ) -> None:
+        super().__init__(field, inputs)
+        self.register_buffer("shift", shift.clone())
+        self.register_buffer("scale", scale.clone())
+
+    def forward(
+        self,
+        t: Tensor | float,
+        u: Float[Tensor, "..."],
+        x: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "..."]:
+        shift, scale = self.shift.to(u), self.scale.to(u)
+        return scale * self._velocity(t, (u - shift) / scale, x)
+
+
+class EmbeddedField(_PhysicalField):
+    """``decode field(t, encode (u - shift))``: a field of fewer coordinates.
+
+    The rest of a state stays as it is, or follows the coordinates by a completion.
+    """
+
+    encode: Tensor
+    decode: Tensor
+    shift: Tensor
+
+    def __init__(
+        self, field: Field, scaler: LinearScaler, inputs: Scaler | None = None
+    ) -> None:
+        super().__init__(field, inputs)
+        self.completion = deepcopy(scaler.completion)
+        for name in ("encode", "decode", "shift"):
+            self.register_buffer(name, getattr(scaler, name).clone())
+
+    def forward(
+        self,
+        t: Tensor | float,
+        u: Float[Tensor, "*batch D"],
+        x: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "*batch D"]:
+        # To the device as well: a field may be moved without what wraps it.
+        about = u - self.shift.to(u)
+        a = about @ self.encode.to(u).T
+        speed = self._velocity(t, a, x)
+        decode = self.decode.to(u).T
+        if self.completion is None:
+            return speed @ decode
+        # Coordinates carry rounding, and possibly parts of each other's axes.
+        rest = about - a @ decode
+        return speed @ decode + self.completion.velocity(a, speed, rest)
 
 
 def make_scaler(kind: str, per: Per = "component") -> Scaler:
     """An unfitted scaler by name: "minmax", "standard" or "identity"."""
-    if kind not in _KINDS:
-        raise ValueError(
-            f"`kind` must be 'minmax', 'standard' or 'identity'; got {kind!r}."
-        )
-    return _KINDS[kind](per)
+    return SCALERS.find(kind, setting="kind")(per)
 
 
 def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
@@ -242,17 +449,16 @@ def scaler_from_state_dict(state: dict[str, Any]) -> Scaler:
     missing = {"kind", "per", "shift", "scale"} - set(state)
     if missing:
         raise ValueError(f"`state` must describe a scaler; it lacks {sorted(missing)}.")
-    if state["kind"] == LinearScaler.kind:
-        given = state.get("completion")
-        dim = len(state["encode"])
-        completion = None if given is None else Completion(dim=dim, **given)
-        return LinearScaler(
-            state["encode"], state["decode"], state["shift"], completion
-        )
-    scaler = make_scaler(state["kind"], state["per"])
-    scaler._shift = state["shift"].to(torch.float64)
-    scaler._scale = state["scale"].to(torch.float64)
-    return scaler
+    return _class_of(state["kind"]).from_state_dict(state)
+
+
+def check_scaler(state: dict[str, Any], name: str, shape: list[int]) -> None:
+    """Raises ValueError unless `state` describes a scaler of states of a shape."""
+    _class_of(state["kind"]).check_state_dict(state, name, shape)
+
+
+def _class_of(kind: str) -> type[Scaler]:
+    return LinearScaler if kind == LinearScaler.kind else SCALERS.find(kind)
 
 
 def scale_series(
@@ -267,8 +473,8 @@ def scale_series(
         forcing_scaler: of the inputs; without it the result has none.
     """
     mask, forcing = series.mask, None
-    if mask is not None and isinstance(scaler, LinearScaler):
-        mask = mask.any(1, keepdim=True).expand(-1, len(scaler.encode)).clone()
+    if mask is not None:
+        mask = scaler.scaled_mask(mask)
     if series.forcing is not None and forcing_scaler is not None:
         forcing = forcing_scaler.transform(series.forcing.flatten(1).double())
     scaled = scaler.transform(series.v.double())

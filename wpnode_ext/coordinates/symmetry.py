@@ -12,6 +12,8 @@ from torch import Tensor
 
 # A group that closes later than this is probably none.
 LARGEST = 4096
+# Largest difference of ``g g^T`` from the identity of an orthogonal map.
+ORTHOGONAL = 1e-8
 
 
 class Symmetry:
@@ -87,6 +89,13 @@ class Symmetry:
     def is_group(self) -> bool:
         """Whether `matrices` are all maps, not some of them drawn at random."""
         return len(self.matrices) == len(self.group)
+
+    @property
+    def is_orthogonal(self) -> bool:
+        """Whether all maps are orthogonal, so that fits weigh all images alike."""
+        eye = torch.eye(self.dim, dtype=self.group.dtype)
+        away = (self.group @ self.group.mT - eye).abs()
+        return bool((away < ORTHOGONAL).all())
 
     def __len__(self) -> int:
         return len(self.matrices)

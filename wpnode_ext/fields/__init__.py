@@ -5,22 +5,19 @@
 function or ``nn.Module`` of this form is a field; the classes here are the usual ones.
 """
 
-from .base import AutonomousField, Field, FunctionField, as_field
+from .base import AutonomousField, Field, Forcing, FunctionField, as_field
 from .conv import ConvField
-from .equivariant import EquivariantField
 from .factory import FIELDS, FieldConfig, FieldKind, make_field
-from .forcing import Forcing
-from .hidden_units import hit_and_run
 from .library import LibraryField
-from .linear import LinearField
+from .linear import LinearField, as_linear
 from .mlp import MLPField
-from .random_features import RandomFeatureField
-from .restricted import RestrictedField
-from .ring import RingField
-from .sparse import SparseField
+from .random_features import RandomFeatureField, hit_and_run
+from .restricted import RESTRICTIONS, EquivariantField, RestrictedField, SparseField
+from .ring import RingField, RingGroups
 
 __all__ = [
     "FIELDS",
+    "RESTRICTIONS",
     "AutonomousField",
     "ConvField",
     "EquivariantField",
@@ -35,8 +32,10 @@ __all__ = [
     "RandomFeatureField",
     "RestrictedField",
     "RingField",
+    "RingGroups",
     "SparseField",
     "as_field",
+    "as_linear",
     "hit_and_run",
     "make_field",
 ]

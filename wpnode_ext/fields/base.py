@@ -1,31 +1,94 @@
-"""What fields share, an optional forcing, and wrappers for users' functions."""
+"""Base class of fields, their inputs, and wrappers of users' functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from itertools import chain
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .forcing import Forcing
-
 CPU = torch.device("cpu")
 FieldFunction = Callable[[Tensor | float, Tensor], Tensor]
+
+
+class Forcing:
+    """An input from outside, such as a tide or a control signal: linear interpolation
+    of a table of x(t).
+
+    Times are float64 in fields of any precision: in float32 the stages of a Runge-Kutta
+    step of 0.01 coincide from ``t = 1e5`` on.
+
+    Args:
+        t: increasing times, ``[M]``.
+        values: the inputs at these times, ``[M, C]``.
+    """
+
+    def __init__(self, t: Float[Tensor, " M"], values: Float[Tensor, "M C"]) -> None:
+        t = torch.as_tensor(t, dtype=torch.float64)
+        values = torch.as_tensor(values)
+        if t.dim() != 1 or len(t) < 2 or not (t.diff() > 0).all():
+            raise ValueError(
+                "`t` must be an increasing vector of at least two times; "
+                f"got shape {list(t.shape)}. Sort it and drop repeated times."
+            )
+        if values.dim() != 2 or len(values) != len(t):
+            raise ValueError(
+                f"`values` must have shape [{len(t)}, channels], one row a time; "
+                f"got {list(values.shape)}."
+            )
+        if not values.isfinite().all():
+            raise ValueError("`values` must be finite; fill missing inputs first.")
+        self.t = t
+        self.values = values
+
+    @property
+    def dim(self) -> int:
+        """Number C of inputs."""
+        return self.values.shape[1]
+
+    def check_covers(self, first: float, last: float) -> None:
+        """Raises unless the table reaches from `first` to `last`."""
+        begin, end = self.t[0].item(), self.t[-1].item()
+        slack = 1e-9 * max(abs(begin), abs(end), end - begin)
+        if first < begin - slack or last > end + slack:
+            raise ValueError(
+                f"`forcing` must cover the times {first:g} .. {last:g}; "
+                f"got {begin:g} .. {end:g}."
+            )
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Forcing":
+        """The same input on another device, its values in another precision."""
+        if (self.values.device, self.values.dtype) == (device, dtype):
+            return self
+        moved = object.__new__(Forcing)
+        moved.t, moved.values = self.t.to(device), self.values.to(device, dtype)
+        return moved
+
+    def __call__(self, t: Float[Tensor, "*times"]) -> Float[Tensor, "*times C"]:
+        """The input at times `t`, in the dtype of the table."""
+        t = t.to(torch.float64).contiguous()
+        left = torch.searchsorted(self.t, t, right=True).sub_(1)
+        left = left.clamp_(0, len(self.t) - 2)
+        begin, end = self.t[left], self.t[left + 1]
+        share = ((t - begin) / (end - begin)).to(self.values.dtype).unsqueeze(-1)
+        return torch.lerp(self.values[left], self.values[left + 1], share)
 
 
 class Field(nn.Module):
     """Base of the fields of this package: ``f(u, x(t))`` with an optional input x.
 
-    A subclass defines :meth:`at`. The forcing is data, not a parameter: it is not part
-    of the state dict, and a trained field is given another one to forecast with.
+    A subclass defines :meth:`at`. The forcing is data, not a parameter: the state dict
+    leaves it out, and forecasts give a trained field another one.
 
     Args:
         forcing_dim: number of inputs; 0 for an autonomous field.
 
     Attributes:
         forcing: the input in use, or None. Set it before the field is called.
-        same_at_sites: whether it is one map at all entries of the last axis, sites of
-            which none must be scaled otherwise than its neighbours.
+        same_at_sites: whether the field is one map at all entries of the last axis, so
+            that these sites must be scaled alike.
     """
 
     same_at_sites: bool = False
@@ -54,6 +117,11 @@ class Field(nn.Module):
     def at(self, u: Tensor, x: Tensor | None = None) -> Tensor:
         """Value at states `u` under inputs `x`, ``[*batch, forcing_dim]``."""
         raise NotImplementedError
+
+    @property
+    def described(self) -> "Field":
+        """The field that settings describe: this one, or the one that it restricts."""
+        return self
 
     def forward(self, t: Tensor | float, u: Tensor) -> Tensor:
         if self.forcing_dim == 0:
@@ -112,7 +180,7 @@ def as_field(field: FieldFunction | nn.Module) -> nn.Module:
 
 
 class FarField(nn.Module):
-    """A field on another device than its states: these go there, values come back."""
+    """A field on another device than its states; values come back to the states."""
 
     def __init__(self, field: nn.Module) -> None:
         super().__init__()
@@ -124,10 +192,68 @@ class FarField(nn.Module):
         return self.field(t, u.to(there)).to(u.device)
 
 
+def forcing_dim_of(field: FieldFunction | nn.Module) -> int:
+    """Number of inputs of a field; 0 for functions and modules of other kinds."""
+    return getattr(field, "forcing_dim", 0)
+
+
+def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
+    """Sets the input of a field; None leaves the field as it is.
+
+    Raises:
+        TypeError: the field takes no inputs.
+    """
+    if forcing is None:
+        return
+    if not isinstance(field, Field):
+        raise TypeError(
+            "`forcing` needs a field that takes inputs (a subclass of "
+            f"wpnode_ext.fields.Field); got {type(field).__name__}."
+        )
+    field.forcing = forcing
+
+
+@contextmanager
+def attached(field: nn.Module, forcing: Forcing | None) -> Iterator[None]:
+    """Sets the input of a field inside the block, and the previous one after it."""
+    before = field.forcing if isinstance(field, Field) else None
+    attach_forcing(field, forcing)
+    try:
+        yield
+    finally:
+        if isinstance(field, Field):
+            field.forcing = before
+
+
+def without_forcing(field: nn.Module) -> nn.Module:
+    """A copy of a field that has no input yet."""
+    copied = deepcopy(field)
+    if isinstance(copied, Field):
+        copied.forcing = None
+    return copied
+
+
+def time_for(field: FieldFunction, t: Tensor, u: Tensor) -> Tensor:
+    """`t` in the precision in which a field takes times beside states `u`.
+
+    Only fields that look up a forcing take float64; elsewhere such times would turn
+    float32 states into float64.
+    """
+    return t if isinstance(field, Field) else t.to(u.dtype)
+
+
+def call_field(field: FieldFunction, t: Tensor, u: Tensor) -> Tensor:
+    """``field(t, u)`` in the dtype of `u`.
+
+    Under autocast values have 16 bits, too few for the sums of a solver.
+    """
+    return field(time_for(field, t, u), u).to(u.dtype)
+
+
 def device_of(
     field: FieldFunction | nn.Module, default: torch.device = CPU
 ) -> torch.device:
-    """Where a field computes; `default` for functions, which do not tell."""
+    """The device of a field's weights; `default` for functions and fields without."""
     if not isinstance(field, nn.Module):
         return default
     first = next(chain(field.parameters(), field.buffers()), None)

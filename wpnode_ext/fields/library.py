@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from .factory import FIELDS, FieldConfig, FieldKind
 from .linear import LinearField, check_outputs
 
+# Entries of a basis below this share of its largest are rounding.
+_ZERO = 1e-9
 # No polynomial has more terms than this.
 _MOST_TERMS = 10**12
 
@@ -33,6 +35,7 @@ class LibraryField(LinearField):
             degree, degree)``.
     """
 
+    selectable = True
     _derivatives: Tensor
     _degrees: Tensor
 
@@ -148,6 +151,44 @@ class LibraryField(LinearField):
             rows.append(before * z.index_select(-1, variables))
         return torch.cat(rows, dim=-1)
 
+    def equivariant_basis(self, maps: Float[Tensor, "G D D"]) -> Float[Tensor, "F D J"]:
+        """Found degree by degree, which linear maps do not mix."""
+        maps = maps.double().cpu()
+        generator = torch.Generator().manual_seed(0)
+        n_points = 2 * self.n_features + 8
+        u = torch.randn(n_points, self.dim, generator=generator, dtype=torch.float64)
+        plain = self.features(u)
+        # features(g u) = features(u) @ moved[g]: found by interpolation.
+        images = torch.stack([self.features(u @ g.T) for g in maps])
+        degrees = torch.tensor([sum(term) for term in self.exponents])
+        inverse = torch.linalg.inv(maps)
+        blocks = []
+        for degree in degrees.unique().tolist():
+            own = (degrees == degree).nonzero().flatten()
+            moved = torch.linalg.pinv(plain[:, own]) @ images[..., own]
+            # The dimension of the space is the mean of the characters.
+            traces = moved.diagonal(dim1=1, dim2=2).sum(1)
+            own_traces = inverse.diagonal(dim1=1, dim2=2).sum(1)
+            count = round((traces * own_traces).mean().item())
+            if count == 0:
+                continue
+            found = torch.zeros(len(own), self.dim, count, dtype=torch.float64)
+            rows = torch.randn(
+                count, len(own), self.dim, generator=generator, dtype=torch.float64
+            )
+            mean = torch.zeros_like(rows)
+            for number, g in enumerate(inverse):
+                mean += moved[number] @ rows @ g.T
+            echelon = _echelon(mean.flatten(1) / len(maps))
+            found = echelon.T.unflatten(0, (len(own), self.dim))
+            block = torch.zeros(self.n_features, self.dim, count, dtype=torch.float64)
+            block[own] = found
+            blocks.append(block)
+        return torch.cat(blocks, -1)
+
+    def polynomial(self) -> "LibraryField":
+        return self
+
     @torch.no_grad()
     def in_coordinates(
         self,
@@ -244,6 +285,22 @@ def _sum_of(terms: list[tuple[float, str]], digits: int) -> str:
         lead = f" {sign} " if text else ("-" if sign == "-" else "")
         text += f"{lead}{abs(value):.{digits}g}" + (f" {label}" if label else "")
     return text or "0"
+
+
+def _echelon(rows: Float[Tensor, "J P"]) -> Float[Tensor, "J P"]:
+    """Reduced row echelon form, rows of norm one: as many zeros as the space has."""
+    rows = rows.clone()
+    for number in range(len(rows)):
+        rest = rows[number:].abs()
+        row, column = divmod(int(rest.argmax()), rest.shape[1])
+        row += number
+        rows[[number, row]] = rows[[row, number]]
+        rows[number] /= rows[number, column].clone()
+        factors = rows[:, column].clone()
+        factors[number] = 0.0
+        rows -= factors[:, None] * rows[number]
+    rows[rows.abs() < _ZERO] = 0.0
+    return rows / rows.norm(dim=1, keepdim=True)
 
 
 def make_polynomial(

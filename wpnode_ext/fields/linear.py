@@ -1,13 +1,17 @@
-"""Fields that are linear in what is learned: a fixed map of the state and a head."""
+"""Fields that are linear in their coefficients: features of the state and a head."""
 
 from collections.abc import Callable
 from math import prod
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from .base import Field
+
+if TYPE_CHECKING:
+    from .library import LibraryField
 
 
 class LinearField(Field):
@@ -21,11 +25,15 @@ class LinearField(Field):
         dim: size D of the state, the last axis of `u`.
         sites: number S of sites that share the coefficients; 1 for most fields.
         coefficients: ``[J, D / S]``.
+        drawn: whether hidden layers are drawn before the fit.
+        selectable: whether features are terms of which a fit may select a few.
     """
 
     coefficients: nn.Parameter
     dim: int
     sites: int = 1
+    drawn: bool = False
+    selectable: bool = False
 
     @property
     def n_features(self) -> int:
@@ -34,7 +42,7 @@ class LinearField(Field):
     def features(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch J"]:
-        """What the coefficients multiply, ``[*batch, J]`` or ``[*batch, S, J]``."""
+        """The factors of the coefficients, ``[*batch, J]`` or ``[*batch, S, J]``."""
         raise NotImplementedError
 
     def combined(
@@ -50,7 +58,7 @@ class LinearField(Field):
         return summed(self.features(u), weights) @ basis
 
     def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
-        """Units in which coefficients are compared: root mean squares at states `u`."""
+        """Root mean squares of the features at states `u`, the units of a ridge."""
         phi = self.features(u).reshape(-1, self.n_features)
         return phi.square().mean(0).sqrt()
 
@@ -76,7 +84,7 @@ class LinearField(Field):
     ) -> Float[Tensor, "*batch O D"]:
         """``J[..., i, j] = d f_i / d u_j`` at states `u` under inputs `x`.
 
-        This one differentiates :meth:`at`; subclasses know their derivative.
+        Found by differentiating :meth:`at`; subclasses know their derivative.
         """
         batch = u.shape[:-1]
         rows = u.reshape(prod(batch), u.shape[-1])
@@ -90,8 +98,57 @@ class LinearField(Field):
     def value_and_jacobian(
         self, u: Float[Tensor, "*batch D"]
     ) -> tuple[Float[Tensor, "*batch O"], Float[Tensor, "*batch O D"]]:
-        """:meth:`at` and :meth:`jacobian` without inputs; subclasses share work."""
+        """:meth:`at` and :meth:`jacobian` without inputs, with work shared by both."""
         return self.at(u), self.jacobian(u)
+
+    def draw(
+        self,
+        states: Float[Tensor, "N D"],
+        generator: torch.Generator,
+        *,
+        inputs: Float[Tensor, "N C"] | None = None,
+        maps: Float[Tensor, "G D D"] | None = None,
+        whole_group: bool = True,
+    ) -> None:
+        """Draws hidden layers for the box of the data; most fields have none.
+
+        Args:
+            states: of the data.
+            generator: draws the layers.
+            inputs: of the data, or None.
+            maps: symmetries of the system, or None.
+            whole_group: whether they are all maps of a group.
+        """
+
+    def equivariant_basis(
+        self, maps: Float[Tensor, "G D D"]
+    ) -> Float[Tensor, "F D J"] | None:
+        """Heads C with ``C^T features(g u) = g C^T features(u)`` for all g of a group.
+
+        They are independent and span all such heads. None if the features do not map
+        onto each other.
+        """
+        return None
+
+    def unrestricted(self) -> "tuple[LinearField, Float[Tensor, 'F D J'] | None]":
+        """A field of free coefficients, and the heads of it that this one combines.
+
+        The second is None where this field restricts no other one.
+        """
+        return self, None
+
+    def polynomial(self) -> "LibraryField | None":
+        """The field as one polynomial of the state, or None if it is no polynomial."""
+        return None
+
+    @property
+    def chooses_ridge_by_forecasts(self) -> bool:
+        """Whether forecasts of held-out data, not a score of the fit, choose its ridge.
+
+        Coefficients that many sites share are few for the data, and a score of the fit
+        is reliable.
+        """
+        return self.sites == 1
 
     @torch.no_grad()
     def set_coefficients(self, values: Float[Tensor, "J O"]) -> None:
@@ -102,6 +159,11 @@ class LinearField(Field):
                 f"got {list(values.shape)}."
             )
         self.coefficients.copy_(values)
+
+
+def as_linear(field: object) -> LinearField | None:
+    """`field` if it is linear in its coefficients, else None."""
+    return field if isinstance(field, LinearField) else None
 
 
 def summed(phi: Float[Tensor, "..."], weights: Float[Tensor, " P"] | None) -> Tensor:

@@ -5,17 +5,68 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .factory import FIELDS, FieldConfig, FieldKind
-from .hidden_units import CURVED, hit_and_run
+from .library import LibraryField
 from .linear import LinearField, check_outputs
+
+# Sizes of a unit's input between which tanh is curved and not yet flat.
+CURVED = (0.4, 3.5)
+# Longest weight in a direction in which the box has no extent.
+_UNBOUNDED = 1e6
+# Difference up to which a weight is the image of another one.
+_SAME = 1e-10
+# Numbers of a slice of hidden values: they stay in the cache.
+_SLICE = 1 << 16
+
+
+def hit_and_run(
+    low: Float[Tensor, " D"],
+    high: Float[Tensor, " D"],
+    n_rows: int,
+    *,
+    bounds: tuple[float, float] = CURVED,
+    steepness: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> tuple[Float[Tensor, "R D"], Float[Tensor, " R"]]:
+    """Weights and biases with ``bounds[0] <= |w u + b| <= bounds[1]`` in a box.
+
+    The bias is uniform between the bounds, the direction of `w` is that of a normal
+    vector, and its length is uniform up to `steepness` times the largest for which the
+    property holds at every point of the box ``low <= u <= high``.
+
+    Returns:
+        float64 weights ``[R, D]`` and biases ``[R]``.
+    """
+    low, high = low.double().cpu(), high.double().cpu()
+    if low.shape != high.shape or low.dim() != 1 or not (low <= high).all():
+        raise ValueError(
+            "`low` and `high` must be vectors of one size with low <= high; "
+            f"got shapes {list(low.shape)} and {list(high.shape)}."
+        )
+    if not 0 < steepness <= 1:
+        raise ValueError(
+            f"`steepness` must be above 0 and at most 1; got {steepness}. Longer "
+            "weights would take units out of their bounds."
+        )
+    inner, outer = bounds
+    options = {"generator": generator, "dtype": torch.float64}
+    b = inner + (outer - inner) * torch.rand(n_rows, **options)
+    direction = torch.randn(n_rows, len(low), **options)
+    direction = direction / direction.norm(dim=1, keepdim=True)
+    upward = direction > 0
+    largest = (direction * torch.where(upward, high, low)).sum(1)
+    smallest = (direction * torch.where(upward, low, high)).sum(1)
+    free = torch.full_like(b, _UNBOUNDED)
+    above = torch.where(largest > 0, (outer - b) / largest, free)
+    below = torch.where(smallest < 0, (inner - b) / smallest, free)
+    longest = steepness * torch.minimum(above, below).clamp(max=_UNBOUNDED)
+    length = torch.rand(n_rows, **options) * longest
+    sign = torch.randint(0, 2, (n_rows,), generator=generator).double() * 2 - 1
+    return sign[:, None] * length[:, None] * direction, sign * b
 
 
 def _tanh_of_half(x: Tensor) -> Tensor:
     """As ``2 sigmoid(x) - 1``, of which torch's float64 takes a third of the time."""
     return torch.add(x.new_tensor(-1.0), torch.sigmoid(x), alpha=2)
-
-
-# Numbers of a slice of hidden values: they stay in the cache.
-SLICE = 1 << 16
 
 
 class RandomFeatureField(LinearField):
@@ -42,6 +93,8 @@ class RandomFeatureField(LinearField):
     Attributes:
         coefficients: ``[1 + D + forcing_dim + depth * width, outputs]``.
     """
+
+    drawn = True
 
     def __init__(
         self,
@@ -140,6 +193,54 @@ class RandomFeatureField(LinearField):
         rows = torch.cat([torch.cat([w[:, :d] @ g, w[:, d:]], 1) for g in maps])
         return rows, b.repeat(len(maps))
 
+    def draw(
+        self,
+        states: Float[Tensor, "N D"],
+        generator: torch.Generator,
+        *,
+        inputs: Float[Tensor, "N C"] | None = None,
+        maps: Float[Tensor, "G D D"] | None = None,
+        whole_group: bool = True,
+    ) -> None:
+        low, high = states.amin(0), states.amax(0)
+        if maps is not None and not whole_group:
+            # Without families the features must suit every image of the data.
+            low = torch.stack([(states @ g.T).amin(0) for g in maps]).amin(0)
+            high = torch.stack([(states @ g.T).amax(0) for g in maps]).amax(0)
+            maps = None
+        if inputs is not None:
+            low = torch.cat([low, inputs.amin(0)])
+            high = torch.cat([high, inputs.amax(0)])
+        if maps is not None and (self.width % len(maps) or self.depth > 1):
+            maps = None
+        self.redraw(low, high, generator, maps=maps)
+
+    def equivariant_basis(
+        self, maps: Float[Tensor, "G D D"]
+    ) -> Float[Tensor, "F D J"] | None:
+        """Those of ``C u + sum_j sum_g g^-1 c_j tanh(W_j g u + b_j)``.
+
+        C commutes with the maps. None unless the hidden layer was drawn in families,
+        ``redraw(..., maps=maps)``.
+        """
+        maps = maps.double().cpu()
+        d, families, rest = self.dim, *divmod(self.width, len(maps))
+        if rest or self.depth > 1:
+            return None
+        w = self.layers()[0][0].double().cpu()
+        images = torch.cat([w[:families] @ g for g in maps])
+        if not torch.allclose(w, images, atol=_SAME):
+            return None
+        low = LibraryField(d, 1, dtype=torch.float64).equivariant_basis(maps)
+        inverse = torch.linalg.inv(maps) / len(maps) ** 0.5
+        high = torch.zeros(len(maps), families, d, families, d, dtype=torch.float64)
+        for j in range(families):
+            high[:, j, :, j] = inverse
+        basis = torch.zeros(self.n_features, d, low.shape[2] + families * d).double()
+        basis[: 1 + d, :, : low.shape[2]] = low
+        basis[1 + d :, :, low.shape[2] :] = high.reshape(self.width, d, families * d)
+        return basis
+
     def layers(self) -> list[tuple[Float[Tensor, "R I"], Float[Tensor, " R"]]]:
         """Weights and biases of the hidden layers, first layer first."""
         return [
@@ -175,7 +276,7 @@ class RandomFeatureField(LinearField):
         shares = [1.0] if weights is None else weights.tolist()
         rows = points.reshape(len(points), -1, self.dim)
         parts = []
-        for part in rows.split(max(1, SLICE // self.width), dim=1):
+        for part in rows.split(max(1, _SLICE // self.width), dim=1):
             total = part.new_zeros(part.shape[1], self.width)
             for point, share in zip(part, shares, strict=True):
                 s = nn.functional.linear(point, 2 * w, 2 * b).sigmoid_()

@@ -1,23 +1,36 @@
-"""Fields whose head is known up to few numbers."""
+"""Fields whose head is known up to few numbers: by a symmetry, or by zeros."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ..common.registry import Registry
 from .linear import LinearField, summed
+
+if TYPE_CHECKING:
+    from .library import LibraryField
+
+# Terms of an entry up to which they are added one by one.
+_FEW = 8
+
+# How a field of a class is made of its base and the weights in a model file.
+Remake = Callable[[LinearField, Mapping[str, Tensor]], "RestrictedField"]
+RESTRICTIONS: Registry[Remake] = Registry("field_class", "restricted fields")
 
 
 class RestrictedField(LinearField):
     """``f(u) = base.features(u) @ head``, the head linear in fewer coefficients.
 
     Every entry of the state is a site with features of its own, ``[*batch, D, J]``.
+    :data:`RESTRICTIONS` has an entry for every subclass.
 
     Args:
-        base: the field whose heads are restricted; its own coefficients follow.
+        base: the field whose heads are restricted; this one sets its coefficients.
         count: number J of coefficients.
 
     Attributes:
@@ -40,19 +53,38 @@ class RestrictedField(LinearField):
         self.coefficients = nn.Parameter(torch.zeros(count, 1, dtype=dtype))
         self._known: tuple[Tensor, Tensor] | None = None
 
+    @property
+    def described(self) -> LinearField:
+        return self.base
+
+    def unrestricted(self) -> tuple[LinearField, Float[Tensor, "F D J"]]:
+        return self.base, self.basis
+
+    @torch.no_grad()
+    def polynomial(self) -> "LibraryField | None":
+        found = deepcopy(self.base.polynomial())
+        if found is not None:
+            found.set_coefficients(self.head())
+        return found
+
+    @property
+    def chooses_ridge_by_forecasts(self) -> bool:
+        """True for random features: few symmetries leave many of them open."""
+        return self.base.drawn
+
     @abstractmethod
     def _make_head(self) -> Float[Tensor, "F D"]:
-        """The head of the coefficients as they are."""
+        """The head for the present coefficients."""
 
     @abstractmethod
     def _expand(self, phi: Float[Tensor, "*batch F"]) -> Float[Tensor, "*batch D J"]:
-        """Own features from those of the base."""
+        """This field's features from those of its base."""
 
     def head(self) -> Float[Tensor, "F D"]:
         """Coefficients of the base field."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._make_head()
-        # A product over a whole basis: worth keeping until the coefficients change.
+        # Kept until the coefficients change: a product with a whole basis takes time.
         if self._known is None or not torch.equal(self._known[0], self.coefficients):
             value = self._make_head()
             self._known = (self.coefficients.detach().clone(), value)
@@ -76,7 +108,7 @@ class RestrictedField(LinearField):
     ) -> Float[Tensor, "*batch D"]:
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self.base.features(u) @ self.head()
-        self._tell_base()
+        self._set_base()
         return self.base.at(u)
 
     @torch.no_grad()
@@ -93,19 +125,200 @@ class RestrictedField(LinearField):
     def jacobian(
         self, u: Float[Tensor, "*batch D"], x: Tensor | None = None
     ) -> Float[Tensor, "*batch D D"]:
-        self._tell_base()
+        self._set_base()
         return self.base.jacobian(u)
 
     def value_and_jacobian(
         self, u: Float[Tensor, "*batch D"]
     ) -> tuple[Float[Tensor, "*batch D"], Float[Tensor, "*batch D D"]]:
-        self._tell_base()
+        self._set_base()
         return self.base.value_and_jacobian(u)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "RestrictedField":
-        self._known = None  # of another device or precision
+        self._known = None  # on another device, or in another precision
         return super()._apply(fn, recurse)
 
     @torch.no_grad()
-    def _tell_base(self) -> None:
+    def _set_base(self) -> None:
         self.base.coefficients.copy_(self.head())
+
+
+class SparseField(RestrictedField):
+    """``f_d(u) = sum of c_jd base.features_j(u)`` over the pairs (j, d) of a support.
+
+    Args:
+        base: the field of all terms, e.g. a :class:`LibraryField`.
+        support: which coefficients may differ from zero, ``[F, D]``; for instance of
+            :func:`~wpnode_ext.closed_form.find_support`.
+
+    Attributes:
+        coefficients: those of the support, feature by feature, ``[J, 1]``.
+    """
+
+    support: Tensor
+    _feature: Tensor
+    _entry: Tensor
+
+    def __init__(self, base: LinearField, support: Bool[Tensor, "F D"]) -> None:
+        if support.shape != base.coefficients.shape or not support.any():
+            raise ValueError(
+                f"`support` must have shape {list(base.coefficients.shape)} and at "
+                f"least one entry; got {int(support.sum())} in {list(support.shape)}."
+            )
+        super().__init__(base, int(support.sum()))
+        feature, entry = support.nonzero(as_tuple=True)
+        self.register_buffer("support", support.bool())
+        self.register_buffer("_feature", feature, persistent=False)
+        self.register_buffer("_entry", entry, persistent=False)
+
+    @property
+    def basis(self) -> Float[Tensor, "F D J"]:  # type: ignore[override]
+        """One head for every coefficient, one at its place and zero elsewhere."""
+        shape = (*self.support.shape, len(self._feature))
+        made = self.coefficients.new_zeros(shape)
+        number = torch.arange(len(self._feature), device=made.device)
+        made[self._feature, self._entry, number] = 1.0
+        return made
+
+    def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
+        """Those of features that are zero at all entries of the state but one."""
+        return self.base.feature_sizes(u)[self._feature] / self.dim**0.5
+
+    def _make_head(self) -> Float[Tensor, "F D"]:
+        head = self.coefficients.new_zeros(self.support.shape)
+        place = (self._feature, self._entry)
+        return head.index_put(place, self.coefficients[:, 0])
+
+    def _expand(self, phi: Float[Tensor, "*batch F"]) -> Float[Tensor, "*batch D J"]:
+        values = phi.new_zeros(*phi.shape[:-1], self.dim, len(self._feature))
+        number = torch.arange(len(self._feature), device=phi.device)
+        values[..., self._entry, number] = phi[..., self._feature]
+        return values
+
+
+class EquivariantField(RestrictedField):
+    """``f(u) = base.features(u) @ (sum_m coefficients[m] basis[:, :, m])``.
+
+    The basis spans the heads of another linear field for which ``f(g u) = g f(u)``
+    under every map g of a group. The coefficients are the few numbers that the symmetry
+    leaves open. For orthogonal maps their fit is the fit of the whole head to the data
+    under all maps, and applies no map.
+
+    Args:
+        base: the field whose heads are restricted.
+        basis: ``[F, D, J]``, for instance of :func:`equivariant_basis`.
+
+    Attributes:
+        coefficients: ``[J, 1]``.
+    """
+
+    def __init__(self, base: LinearField, basis: Float[Tensor, "F D J"]) -> None:
+        super().__init__(base, basis.shape[2])
+        self.register_buffer("basis", basis.to(base.coefficients.dtype))
+        self._terms = _terms(self.basis)
+        self._blocks = [] if self._terms else _blocks(self.basis)
+
+    @classmethod
+    def of(cls, base: LinearField, maps: Float[Tensor, "G D D"]) -> "EquivariantField":
+        """The fields of a base that commute with all maps of a group.
+
+        Args:
+            base: a polynomial, or random features drawn in families,
+                ``redraw(..., maps=maps)``.
+            maps: all maps, in the coordinates of the field.
+        """
+        basis = base.equivariant_basis(maps)
+        if basis is None:
+            raise ValueError(
+                "`base` must be a polynomial, or random features of one layer drawn in "
+                f"families of the {len(maps)} maps; got a {type(base).__name__}."
+            )
+        return cls(base, basis)
+
+    def _make_head(self) -> Float[Tensor, "F D"]:
+        return (self.basis @ self.coefficients)[..., 0]
+
+    def _expand(self, phi: Float[Tensor, "*batch F"]) -> Float[Tensor, "*batch D J"]:
+        if self._terms is None:
+            values = phi.new_zeros(*phi.shape[:-1], *self.basis.shape[1:])
+            for rows, columns, table in self._blocks:
+                part = phi[..., rows] @ table.to(phi).flatten(1)
+                values[..., columns] = part.unflatten(-1, table.shape[1:])
+            return values
+        values = phi.new_zeros(*phi.shape[:-1], self.basis[0].numel())
+        for places, sources, weights in self._terms:
+            values[..., places] += phi[..., sources] * weights.to(phi)
+        return values.unflatten(-1, self.basis.shape[1:])
+
+    def combined(
+        self,
+        u: Float[Tensor, "*batch D"],
+        basis: Float[Tensor, "J K"],
+        weights: Float[Tensor, " P"] | None = None,
+    ) -> Float[Tensor, "*rest D K"]:
+        if self.base.n_features > self.n_features:
+            return super().combined(u, basis, weights)
+        phi = summed(self.base.features(u), weights)
+        table = self.basis @ basis
+        return (phi @ table.flatten(1)).unflatten(-1, table.shape[1:])
+
+    def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
+        """Sizes of the base's features, before sums over maps cancel most of some.
+
+        The odd part of a random feature is often small. A prior that scaled it to size
+        one would expect as much of it as of other features, and fit noise with it.
+        """
+        sizes = self.base.feature_sizes(u)
+        return (
+            torch.einsum("fdj,f->j", self.basis.square(), sizes.square())
+            .div(self.dim)
+            .sqrt()
+        )
+
+
+def _terms(
+    basis: Float[Tensor, "F D J"],
+) -> list[tuple[Tensor, Tensor, Tensor]] | None:
+    """First, second, ... terms of all entries of a sparse basis; None if it is dense.
+
+    Each is ``(places, sources, weights)``: the entries ``d J + j`` that have such a
+    term, the feature it takes, and the factor.
+    """
+    table = basis.flatten(1).T
+    counts = (table != 0).sum(1)
+    deepest = int(counts.max())
+    if deepest > _FEW:
+        return None
+    order = (table == 0).to(torch.int8).argsort(dim=1, stable=True)
+    found = []
+    for depth in range(deepest):
+        places = (counts > depth).nonzero().flatten()
+        sources = order[places, depth]
+        found.append((places, sources, table[places, sources]))
+    return found
+
+
+def _blocks(basis: Float[Tensor, "F D J"]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Parts of a basis that share no feature, such as families of random features.
+
+    Each is ``(rows, columns, table)``: features, coefficients they belong to, and the
+    entries of the basis at both, ``[rows, D, columns]``. Together they multiply as the
+    basis does, without its zeros.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    linked = (basis != 0).any(1)
+    graph = torch.cat([linked.new_zeros(len(linked), len(linked)), linked], 1)
+    whole = torch.cat([graph, torch.zeros_like(graph[:1]).expand(linked.shape[1], -1)])
+    _, label = connected_components(whole.cpu().numpy(), directed=False)
+    labels = torch.from_numpy(label).to(basis.device)
+    found = []
+    for number in labels[len(linked) :].unique().tolist():
+        own = (labels == number).nonzero().flatten()
+        rows, columns = own[own < len(linked)], own[own >= len(linked)] - len(linked)
+        found.append((rows, columns, basis[rows][..., columns]))
+    return found
+
+
+RESTRICTIONS.add("SparseField", lambda base, w: SparseField(base, w["support"]))
+RESTRICTIONS.add("EquivariantField", lambda base, w: EquivariantField(base, w["basis"]))

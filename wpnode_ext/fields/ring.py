@@ -1,15 +1,29 @@
-"""One local map at every site of a ring: Lorenz-96 and its like."""
+"""One local map at every site of a ring, such as Lorenz-96."""
 
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .factory import FIELDS, FieldConfig, FieldKind
 from .library import count_polynomial, make_polynomial
 from .linear import LinearField
 from .random_features import count_features, make_features
+
+
+def ring_neighbours(
+    dim: int, offsets: Sequence[int], group: int = 1
+) -> Int[Tensor, "S w"]:
+    """Positions that each group of a ring sees.
+
+    Args:
+        dim: entries of the ring.
+        offsets: positions seen, from the first entry of a group on.
+        group: entries of a group, a divisor of `dim`.
+    """
+    first = torch.arange(0, dim, group)
+    return (first[:, None] + torch.tensor(list(offsets))) % dim
 
 
 class RingField(LinearField):
@@ -21,7 +35,7 @@ class RingField(LinearField):
     Args:
         local: the map of the values at w neighbours to one number: a linear field with
             ``dim = w`` and ``outputs = 1``, e.g.
-            ``LibraryField(4, 2, outputs=1)``. Its inputs are felt at all sites alike.
+            ``LibraryField(4, 2, outputs=1)``. All sites have the same inputs.
         sites: size S of the ring.
         offsets: positions of the neighbours, e.g. ``(-2, -1, 0, 1)``; by default those
             around the site, the left side first: ``-(w // 2), ...``.
@@ -48,22 +62,34 @@ class RingField(LinearField):
                 f"{local.sites * local.coefficients.shape[1]}."
             )
         self.local, self.dim, self.sites = local, sites, sites
-        places = torch.arange(sites)[:, None] + torch.tensor(list(offsets))
-        self.register_buffer("neighbours", places % sites)
+        self.register_buffer("neighbours", ring_neighbours(sites, offsets))
 
     @property
     def coefficients(self) -> nn.Parameter:  # type: ignore[override]
-        """Those of the local map, ``[J, 1]``."""
+        """The coefficients of the local map, ``[J, 1]``."""
         return self.local.coefficients
 
     def around(self, u: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S w"]:
         """Values at the neighbours of every site."""
         return u[..., self.neighbours]
 
+    def draw(
+        self,
+        states: Float[Tensor, "N D"],
+        generator: torch.Generator,
+        *,
+        inputs: Float[Tensor, "N C"] | None = None,
+        maps: Float[Tensor, "G D D"] | None = None,
+        whole_group: bool = True,
+    ) -> None:
+        """Draws the local map for one box that holds the values of all sites."""
+        ends = torch.stack([states.amin(), states.amax()])[:, None]
+        self.local.draw(ends.expand(-1, self.local.dim), generator, inputs=inputs)
+
     def features(
         self, u: Float[Tensor, "*batch S"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch S J"]:
-        return self.local.features(self.around(u), self._felt(x))
+        return self.local.features(self.around(u), self._inputs_of_sites(x))
 
     def combined(
         self,
@@ -76,13 +102,13 @@ class RingField(LinearField):
     def jacobian(
         self, u: Float[Tensor, "*batch S"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch S S"]:
-        slopes = self.local.jacobian(self.around(u), self._felt(x))
+        slopes = self.local.jacobian(self.around(u), self._inputs_of_sites(x))
         return self._spread(slopes[..., 0, :])
 
     def at(
         self, u: Float[Tensor, "*batch S"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch S"]:
-        return self.local.at(self.around(u), self._felt(x))[..., 0]
+        return self.local.at(self.around(u), self._inputs_of_sites(x))[..., 0]
 
     def value_and_jacobian(
         self, u: Float[Tensor, "*batch S"]
@@ -91,14 +117,58 @@ class RingField(LinearField):
         return value[..., 0], self._spread(slopes[..., 0, :])
 
     def _spread(self, slopes: Float[Tensor, "*batch S w"]) -> Tensor:
-        """Slopes by the neighbours of each site in their columns of a matrix."""
+        """Matrix of the slopes of each site by its neighbours."""
         table = slopes.new_zeros(*slopes.shape[:-1], self.sites)
         return table.scatter_(-1, self.neighbours.expand(slopes.shape), slopes)
 
-    def _felt(self, x: Tensor | None) -> Tensor | None:
+    def _inputs_of_sites(self, x: Tensor | None) -> Tensor | None:
         if x is None:
             return None
         return x[..., None, :].expand(*x.shape[:-1], self.sites, x.shape[-1])
+
+
+class RingGroups(nn.Module):
+    """A state of D components on a ring, cut into ``D / G`` groups that are alike.
+
+    Each group sees itself and `reach` groups on either side. Without a group size the
+    whole state is one group, which sees itself.
+
+    Args:
+        dim: size D of the state.
+        group: size G of a group, a divisor of D, or None.
+        reach: number of neighbouring groups on either side.
+
+    Attributes:
+        size: components G of a group.
+        count: number of groups.
+        seen: inputs ``(2 reach + 1) G`` of each.
+    """
+
+    index: Tensor
+
+    def __init__(self, dim: int, group: int | None = None, reach: int = 0) -> None:
+        super().__init__()
+        size = dim if group is None else group
+        reach = 0 if group is None else reach
+        if size < 1 or dim % size:
+            raise ValueError(f"`group` must divide the {dim} components; got {group}.")
+        if reach < 0 or (2 * reach + 1) * size > dim:
+            raise ValueError(
+                f"`reach` must be >= 0 and the {2 * reach + 1} groups of {size} it "
+                f"spans fit into {dim} components; got {reach}."
+            )
+        self.size, self.count = size, dim // size
+        self.seen = (2 * reach + 1) * size
+        places = ring_neighbours(dim, range(-reach * size, (reach + 1) * size), size)
+        self.register_buffer("index", places, persistent=False)
+
+    def inputs(self, u: Float[Tensor, "*b D"]) -> Float[Tensor, "*b S seen"]:
+        """The components that each group sees."""
+        return u[..., self.index]
+
+    def own(self, u: Float[Tensor, "*b D"]) -> Float[Tensor, "*b S G"]:
+        """The components of each group."""
+        return u.unflatten(-1, (self.count, self.size))
 
 
 def _of_features(

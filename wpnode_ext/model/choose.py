@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..coordinates.reduced import Coordinates
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
-from ..fields import FIELDS, LinearField
+from ..fields import FIELDS, as_linear
 from ..settings.config import TrainConfig, WeakForm, resolve
 from ..weak.selection import EXPONENTS, WeakFormChoice, select_weak_form
 
@@ -141,7 +141,7 @@ def choose_method(
     if processes > 1:
         return "wp", "several processes train together"
     if field is not None:
-        if isinstance(field, LinearField):
+        if as_linear(field) is not None:
             return "closed_form", "the field is linear in its coefficients"
         return "wp", f"{type(field).__name__} is not linear in its parameters"
     if kind != "auto" and not FIELDS.find(kind).linear:

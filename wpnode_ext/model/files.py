@@ -1,7 +1,7 @@
 """Files: a model with its weights, scalers and settings; refined states."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,16 +14,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..common.archives import read_npz
-from ..common.files import check_tensor, check_weights, replacing
-from ..coordinates.scaling import LinearScaler, Scaler, scaler_from_state_dict
-from ..fields import (
-    EquivariantField,
-    Field,
-    LinearField,
-    RestrictedField,
-    SparseField,
-    make_field,
-)
+from ..common.files import check_weights, replacing
+from ..coordinates.scaling import Scaler, check_scaler, scaler_from_state_dict
+from ..fields import RESTRICTIONS, Field, as_linear, make_field
+from ..fields.base import forcing_dim_of
 from ..fields.factory import FieldConfig, count_weights
 from ..settings.config import TrainConfig, from_settings, to_dict
 from ..training import checkpoint
@@ -32,13 +26,6 @@ from .verdict import Verdict, verdict_from
 
 # States at which a field and the one its settings describe are compared.
 PROBES = 16
-# Fields made of another one, and the tensor of theirs that says how.
-RESTRICTIONS: dict[
-    str, tuple[Callable[[LinearField, Tensor], RestrictedField], str]
-] = {
-    EquivariantField.__name__: (EquivariantField, "basis"),
-    SparseField.__name__: (SparseField, "support"),
-}
 
 
 class _Model(Protocol):
@@ -68,7 +55,7 @@ def write_model(model: _Model, path: str | Path) -> None:
         "model": checkpoint.weights_of(field),
         "field_class": type(field).__name__,
         "own_field": not _can_rebuild(model),
-        "forcing_dim": field.forcing_dim if isinstance(field, Field) else 0,
+        "forcing_dim": forcing_dim_of(field),
         "scaler": model.scaler_.state_dict(),
         "forcing_scaler": None if inputs is None else inputs.state_dict(),
         "state_shape": list(model.state_shape_),
@@ -110,10 +97,9 @@ def _made(
         check_field_size(config.field, shape, state["forcing_dim"], stored)
         generator = torch.Generator().manual_seed(0)
         field = make_field(config.field, shape, state["forcing_dim"], generator)
-        if state["field_class"] in RESTRICTIONS:
-            assert isinstance(field, LinearField)
-            restrict, name = RESTRICTIONS[state["field_class"]]
-            field = restrict(field, weights[name])
+        linear = as_linear(field)
+        if linear is not None and state["field_class"] in RESTRICTIONS:
+            field = RESTRICTIONS.find(state["field_class"])(linear, weights)
     first = next((w for w in weights.values() if w.is_floating_point()), None)
     field = field.to(torch.float32 if first is None else first.dtype)
     _load_weights(field, weights, path)
@@ -141,12 +127,13 @@ def _made(
 def _can_rebuild(model: _Model) -> bool:
     """Whether the settings and the weights alone give the same function."""
     field = model.field_
-    if isinstance(field, RestrictedField):
-        # What restricts it is in the file; what is restricted the settings must tell.
-        field = field.base
+    if not isinstance(field, Field):
+        return False
+    # The file holds what restricts a field; the settings must describe the rest.
+    field = field.described
     shape = model.scaler_.scaled_shape(model.state_shape_)
     generator = torch.Generator().manual_seed(0)
-    inputs = field.forcing_dim if isinstance(field, Field) else 0
+    inputs = field.forcing_dim
     try:
         twin = make_field(model.config_.field, shape, inputs, generator)
     except ValueError:
@@ -154,7 +141,6 @@ def _can_rebuild(model: _Model) -> bool:
     parts = [[type(part) for part in module.modules()] for module in (field, twin)]
     if parts[0] != parts[1]:
         return False
-    assert isinstance(field, Field)
     try:
         twin.double().load_state_dict(checkpoint.weights_of(field))
     except RuntimeError:
@@ -229,12 +215,12 @@ def check_model(state: dict[str, Any]) -> None:
     check_weights(state["model"], "model")
     for number, member in enumerate(state["members"]):
         check_weights(member, f"members[{number}]")
-    _check_scaler(state["scaler"], "scaler", shape)
+    check_scaler(state["scaler"], "scaler", shape)
     if (state["forcing_scaler"] is None) != (state["forcing_dim"] == 0):
         raise ValueError("forcing_scaler must be there where forcing_dim is not 0")
     if state["forcing_scaler"] is not None:
         inputs = [state["forcing_dim"]]
-        _check_scaler(state["forcing_scaler"], "forcing_scaler", inputs)
+        check_scaler(state["forcing_scaler"], "forcing_scaler", inputs)
     if state["verdict"] is not None:
         _check_verdict(state["verdict"])
 
@@ -256,48 +242,6 @@ def check_field_size(
         raise ValueError(
             f"its settings describe a field of {size} numbers, and it holds {stored}"
         )
-
-
-def _check_scaler(scaler: dict[str, Any], name: str, shape: list[int]) -> None:
-    for entry in ("shift", "scale"):
-        value = scaler[entry]
-        check_tensor(value, f"{name}.{entry}")
-        if not value.is_floating_point() or not value.isfinite().all():
-            raise ValueError(f"{name}.{entry} must hold finite numbers")
-        own = list(value.shape)
-        # One for all entries, one a channel, or one an entry.
-        whole = [1] * (len(shape) - len(own)) + own
-        if len(own) > len(shape) or any(
-            n not in (1, m) for n, m in zip(whole, shape, strict=True)
-        ):
-            raise ValueError(
-                f"{name}.{entry} must fit states of shape {shape}; got {own}"
-            )
-    if scaler["kind"] == LinearScaler.kind:
-        encode, decode = scaler["encode"], scaler["decode"]
-        _check_matrix(encode, f"{name}.encode")
-        _check_matrix(decode, f"{name}.decode")
-        if not len(encode) or [*encode.T.shape, *shape] != [*decode.shape, len(decode)]:
-            raise ValueError(f"{name} must have coordinates of states of shape {shape}")
-    completion = scaler.get("completion")
-    if completion is not None:
-        for entry in ("directions", "coefficients"):
-            _check_matrix(completion[entry], f"{name}.completion.{entry}")
-        _check_completion(completion, scaler["encode"], f"{name}.completion")
-
-
-def _check_completion(completion: dict[str, Any], encode: Tensor, name: str) -> None:
-    directions, law = completion["directions"], completion["coefficients"]
-    if directions.shape[0] != encode.shape[1] or law.shape[1] != directions.shape[1]:
-        raise ValueError(f"{name} must fit the coordinates")
-    if type(completion["rate"]) not in (int, float):
-        raise ValueError(f"{name}.rate must be a number")
-
-
-def _check_matrix(value: Any, where: str) -> None:
-    check_tensor(value, where)
-    if value.dim() != 2 or not value.is_floating_point():
-        raise ValueError(f"{where} must be a matrix; got {list(value.shape)}")
 
 
 def _check_verdict(verdict: dict[str, Any]) -> None:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from ..common.arrays import as_float64
 from ..common.typing import Array
-from ..coordinates.scaling import LinearScaler, Scaler, scale_series
+from ..coordinates.scaling import Scaler, scale_series
 from ..data import Data, Series, as_series
 from ..fields import Forcing
-from ..fields.base import FarField, device_of
+from ..fields.base import FarField, attached, device_of
 from ..metrics import GoodnessOfFit, goodness_of_fit
 from ..metrics.climate import Climate, evaluate_climate
 from ..metrics.evaluation import Evaluation, evaluate_field
@@ -32,7 +32,7 @@ from ..training.validation import ForecastValidation
 from .ensemble import EnsembleForecast, forecast_members
 from .export import equations_of
 from .files import RefinedStates, write_model
-from .inputs import attached, inputs_at, inputs_of, refuse_inputs, running_clocks
+from .inputs import inputs_at, inputs_of, refuse_inputs, running_clocks
 from .prepare import filtered, make_record
 from .verdict import Verdict
 
@@ -216,10 +216,8 @@ class Forecaster:
         # Times of the residuals: samples one after another, whatever their series.
         clock = series.dt * torch.arange(series.n_samples, dtype=torch.float64)
         inputs = inputs_of(series, clock, self.forcing_scaler_)
-        physical = self.physical_field_
-        if isinstance(self.scaler_, LinearScaler):
-            # Noise in what was left out, on its way back, would hide all else.
-            physical = self.scaler_.plain().to_physical(self.field_)
+        # Without a completion: noise in entries it adds would hide all other noise.
+        physical = self.scaler_.plain().to_physical(self.field_)
         with attached(self.field_, inputs):
             return goodness_of_fit(
                 FarField(physical),

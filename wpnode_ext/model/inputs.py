@@ -1,45 +1,16 @@
 """Known inputs of a field: while it learns, forecasts or is judged."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..common.arrays import as_float64
 from ..common.typing import Array
 from ..coordinates.scaling import Scaler
 from ..data import Series
-from ..fields import Field, Forcing
-
-
-def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
-    """Gives `field` its inputs.
-
-    Raises:
-        TypeError: the field cannot take any.
-    """
-    if forcing is None:
-        return
-    if not isinstance(field, Field):
-        raise TypeError(
-            "`forcing` needs a field that takes inputs (a subclass of "
-            f"wpnode_ext.fields.Field); got {type(field).__name__}."
-        )
-    field.forcing = forcing
-
-
-@contextmanager
-def attached(field: nn.Module, forcing: Forcing | None) -> Iterator[None]:
-    """Gives `field` inputs inside the block, and its own ones back at the end."""
-    before = field.forcing if isinstance(field, Field) else None
-    attach_forcing(field, forcing)
-    try:
-        yield
-    finally:
-        if isinstance(field, Field):
-            field.forcing = before
+from ..fields import Forcing
 
 
 def inputs_at(

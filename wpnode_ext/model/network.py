@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..data import Series
 from ..fields import Forcing, make_field
+from ..fields.base import attach_forcing
 from ..settings.config import TrainConfig
 from ..smoothing import first_states, is_negligible, smooth_states
 from ..training.joint import JointResult, train_jointly, without
@@ -22,7 +23,7 @@ from ..training.validation import ForecastValidation
 from .choose import Choice
 from .ensemble import resampled
 from .files import RefinedStates, write_states
-from .inputs import attach_forcing, common_clock
+from .inputs import common_clock
 from .prepare import Learned, Prepared, filtered, make_record
 
 # Process noise of the smoother that is tried in the end, in units of the noise. Errors

@@ -291,10 +291,7 @@ def scaled_maps(symmetry: Symmetry | None, scaler: Scaler) -> Symmetry | None:
     """The symmetry in scaled coordinates."""
     if symmetry is None:
         return None
-    if isinstance(scaler, LinearScaler):
-        symmetry.check_fixed(scaler.shift, scaler.scale.max().item())
-        return symmetry.in_coordinates(scaler.encode, scaler.decode)
-    return symmetry.scaled(scaler.shift, scaler.scale)
+    return scaler.scaled_symmetry(symmetry)
 
 
 def _per(config: TrainConfig) -> Per:

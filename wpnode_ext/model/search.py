@@ -14,7 +14,7 @@ from math import inf
 import torch
 from torch import nn
 
-from ..fields import FIELDS, LinearField, make_field
+from ..fields import FIELDS, LinearField, as_linear, make_field
 from ..settings.config import TrainConfig
 from .prepare import Prepared
 from .solve import Say, Solved, solve_field
@@ -73,12 +73,13 @@ def own_or_made(
     """A field of the user's or that of the settings, if it can be solved for."""
     generator = torch.Generator().manual_seed(0)
     made = own or make_field(config.field, shape, inputs, generator)
-    if not isinstance(made, LinearField):
+    found = as_linear(made)
+    if found is None:
         raise TypeError(
             "`method='closed_form'` needs a field that is linear in its coefficients; "
             f"got {type(made).__name__}."
         )
-    return made
+    return found
 
 
 class _Search:

@@ -10,18 +10,13 @@ from torch import Tensor
 
 from ..closed_form import ClosedFormFit, find_support, fit_closed_form
 from ..closed_form.ridge import Ridge
-from ..coordinates.manifold import fit_completion
-from ..coordinates.scaling import LinearScaler, Scaler
+from ..coordinates.scaling import Scaler
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields import (
     EquivariantField,
     Forcing,
-    LibraryField,
     LinearField,
-    RandomFeatureField,
-    RestrictedField,
-    RingField,
     SparseField,
 )
 from ..settings.config import TrainConfig
@@ -56,8 +51,6 @@ ENOUGH = 0.01
 # What rounds of a refinement work on at most: samples times entries of a state, and for
 # fields with many unknowns samples times what is kept for each.
 ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
-# Maps closer to orthogonal than this are: a fit weighs all images of the data alike.
-ORTHOGONAL = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +144,15 @@ def solve_field(
         say(f"{field.dim} coordinates for states of {entries[0]} entries")
     if scaled.forcing is not None and scaled.n_series == 1:
         field.forcing = Forcing(scaled.times, scaled.forcing)
-    _draw_features(field, first.states, scaled.forcing, data.maps, config.seed)
-    field, maps = restricted(field, data.maps)
+    maps = data.maps
+    field.draw(
+        first.states,
+        torch.Generator().manual_seed(config.seed),
+        inputs=scaled.forcing,
+        maps=None if maps is None else maps.matrices,
+        whole_group=maps is None or maps.is_group,
+    )
+    field, maps = restricted(field, maps)
     if config.closed_form.sparse:
         field = _sparse(field, scaled, first.states, config, say)
     clean = is_negligible(first.sigma, scaled)
@@ -165,9 +165,7 @@ def solve_field(
     if refinement is not None:
         assert isinstance(refinement.field, LinearField)
         field, states = refinement.field, refinement.states
-    scaler = data.scaler
-    if isinstance(scaler, LinearScaler):
-        scaler = _completed(scaler, data.series, states, data.symmetry)
+    scaler = _completed(data.scaler, data.series, states, data.symmetry)
     members: list[LinearField] = []
     if config.ensemble > 0:
         members = draw_members(
@@ -280,42 +278,10 @@ def restricted(
     """
     if maps is None or field.forcing_dim or not maps.is_group:
         return field, maps
-    if not _orthogonal(maps.matrices):
+    basis = field.equivariant_basis(maps.matrices) if maps.is_orthogonal else None
+    if basis is None:
         return field, maps
-    families = isinstance(field, RandomFeatureField) and _in_families(field, maps)
-    if isinstance(field, LibraryField) or families:
-        return EquivariantField.of(field, maps.matrices), None
-    return field, maps
-
-
-def _draw_features(
-    field: LinearField,
-    states: Tensor,
-    forcing: Tensor | None,
-    maps: Symmetry | None,
-    seed: int,
-) -> None:
-    """Draws hidden layers for the box of the states; polynomials have none."""
-    local = field.local if isinstance(field, RingField) else field
-    if not isinstance(local, RandomFeatureField):
-        return
-    low, high = states.amin(0), states.amax(0)
-    if isinstance(field, RingField):
-        low, high = low.amin().expand(local.dim), high.amax().expand(local.dim)
-        maps = None
-    elif maps is not None and not maps.is_group:
-        # Without families the features must suit every image of the data.
-        low = torch.stack([(states @ g.T).amin(0) for g in maps.matrices]).amin(0)
-        high = torch.stack([(states @ g.T).amax(0) for g in maps.matrices]).amax(0)
-        maps = None
-    if forcing is not None:
-        low = torch.cat([low, forcing.amin(0)])
-        high = torch.cat([high, forcing.amax(0)])
-    if maps is not None and (local.width % len(maps) or local.depth > 1):
-        maps = None
-    generator = torch.Generator().manual_seed(seed)
-    matrices = None if maps is None else maps.matrices
-    local.redraw(low, high, generator, maps=matrices)
+    return EquivariantField(field, basis), None
 
 
 def _sparse(
@@ -326,7 +292,7 @@ def _sparse(
     say: Say,
 ) -> LinearField:
     """The field with few of its terms, or with all where the record is too short."""
-    if not isinstance(field, LibraryField) or field.forcing_dim:
+    if not field.selectable or field.forcing_dim:
         raise ValueError(
             "`closed_form.sparse` must go with field='library' without symmetry and "
             f"inputs; the field is a {type(field).__name__}."
@@ -367,13 +333,7 @@ def _choose_ridge(
     ridge = config.closed_form.ridge
     if ridge is not None:
         return ridge, {}
-    # Where sites share coefficients these are few for the data, and the score of the
-    # fit can choose; not for random features under a symmetry of few maps.
-    if isinstance(field, RestrictedField):
-        by_forecasts = isinstance(field.base, RandomFeatureField)
-    else:
-        by_forecasts = field.sites == 1
-    if clean or not by_forecasts:
+    if clean or not field.chooses_ridge_by_forecasts:
         return "gcv", {}
     problem = _Problem(config, "gcv", maps)
     errors = _ridge_errors(field, data.scaled, data.first.states, problem)
@@ -503,12 +463,9 @@ def _as_result(found: Refinement | None, left: float) -> TrainResult:
 
 
 def _completed(
-    scaler: LinearScaler,
-    series: Series,
-    states: Tensor,
-    symmetry: Symmetry | None,
-) -> LinearScaler:
-    """The scaler with what it leaves out, where the coordinates predict that.
+    scaler: Scaler, series: Series, states: Tensor, symmetry: Symmetry | None
+) -> Scaler:
+    """The scaler with the regression of what it leaves out, if it leaves anything out.
 
     Args:
         scaler: as it was made.
@@ -516,25 +473,15 @@ def _completed(
         states: refined ones, in scaled coordinates.
         symmetry: of the system, in the units of the data.
     """
-    whole, v = ~series.missing, series.v.double()
-    if v.shape[1] == len(scaler.encode):
+    if scaler.per_entry:
         return scaler
-    maps = None
-    if symmetry is not None and _orthogonal(symmetry.group):
-        own = symmetry.in_coordinates(scaler.encode, scaler.decode)
-        maps = own.group, symmetry.group
-    step = series.dt
+    whole, step = ~series.missing, series.dt
     if step is None:
         step = series.times.diff().median().item()
-    found = fit_completion(
-        (v - scaler.inverse(scaler.transform(v)))[whole],
-        states[whole],
-        size=v[whole].std().item(),
-        # Soon beside the motion of the coordinates, slow beside a solver's steps.
-        rate=1 / (4 * step),
-        maps=maps,
-    )
-    return LinearScaler(scaler.encode, scaler.decode, scaler.shift, found)
+    # Fast beside the motion of the coordinates, slow beside a solver's steps.
+    rate = 1 / (4 * step)
+    v = series.v.double()[whole]
+    return scaler.completed(v, states[whole], rate=rate, symmetry=symmetry)
 
 
 def _samples_of_rounds(field: LinearField, states: Tensor) -> int:
@@ -542,18 +489,3 @@ def _samples_of_rounds(field: LinearField, states: Tensor) -> int:
     if not is_wide(field, states):
         return ROUND_NUMBERS // field.dim
     return WIDE_NUMBERS // max(field.dim**2, field.sites * field.n_features)
-
-
-def _orthogonal(maps: Tensor) -> bool:
-    eye = torch.eye(maps.shape[1], dtype=maps.dtype)
-    return bool(((maps @ maps.mT - eye).abs() < ORTHOGONAL).all())
-
-
-def _in_families(field: RandomFeatureField, maps: Symmetry) -> bool:
-    """Whether the rows of the hidden layer are those of the first family, mapped."""
-    size, rest = divmod(field.width, len(maps))
-    if rest or field.depth > 1:
-        return False
-    w = field.layers()[0][0].double()
-    images = torch.cat([w[:size] @ g for g in maps.matrices])
-    return bool(torch.allclose(w, images, atol=1e-10))

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from ..data import Series
 from ..fields import as_field
-from ..fields.base import device_of
+from ..fields.base import attached, device_of
 from ..metrics import GoodnessOfFit
 from ..metrics.hidden_state import HiddenState, find_hidden_state
 from ..smoothing import spread_stretches
 from ..solvers.rollouts import in_dtype, rollout
 from ..solvers.stiff import stiff_part
 from ..training.validation import ForecastValidation
-from .inputs import attached, inputs_of, running_clocks
+from .inputs import inputs_of, running_clocks
 
 if TYPE_CHECKING:
     from .forecaster import Forecaster

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..data import lay_end_to_end
-from ..fields.base import Field, FieldFunction
+from ..fields.base import FieldFunction, call_field
 from ..weak.plan import WeakPlan
 from ..weak.segments import window_starts
 from .runge_kutta import TABLEAUX, integrate
@@ -249,14 +249,3 @@ def solve_windows(
         u, t = cast(Tensor, path)[1], t + h
         states.append(u)
     return states
-
-
-def call_field(field: FieldFunction | nn.Module, t: Tensor, u: Tensor) -> Tensor:
-    """``field(t, u)`` in the dtype of `u`.
-
-    Times are float64 only for fields that look up a forcing: elsewhere they would turn
-    a float32 state into float64. Values are in 16 bits under autocast, too few for the
-    sums of a solver.
-    """
-    value = field(t if isinstance(field, Field) else t.to(u.dtype), u)
-    return value.to(u.dtype)

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
+from ..fields.base import call_field
 from ..smoothing import Watch, first_states, hide_values
-from ..solvers.strong import call_field
 from ..weak.plan import SegmentSums, WeakForm
 from ..weak.segments import window_starts
 from .trainer import Row

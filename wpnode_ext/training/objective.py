@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from .. import ops
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
+from ..fields.base import call_field
 from ..settings.config import TrainConfig
-from ..solvers.strong import call_field, solve_windows
+from ..solvers.strong import solve_windows
 from ..weak.plan import prepare, segment_blocks
 from ..weak.segments import window_starts
 from .batches import Batch
