@@ -10,7 +10,7 @@ from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields import FIELDS, as_linear
 from ..settings.config import TrainConfig, WeakForm, resolve
-from ..weak.selection import EXPONENTS, WeakFormChoice, select_weak_form
+from ..weak.selection import WeakFormChoice, select_weak_form
 
 # Entries of a state up to which features of all of them together are worth drawing.
 FEW = 12
@@ -176,7 +176,7 @@ def choose_weak_form(
     choice = select_weak_form(
         series.v,
         series.dt,
-        p=[weak.p] if weak.p else EXPONENTS,
+        p=[weak.p] if weak.p else None,
         ell=[weak.ell] if weak.ell else None,
         mask=series.mask,
         lengths=series.lengths,

@@ -1,4 +1,4 @@
-"""The filter behind the weak form: projection of a series on translated bumps."""
+"""The filter behind the weak form: it projects a series on translated bumps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from ..ops.checks import check_layout
 from .test_functions import PolynomialBump
 
 # Directions of the span whose Gram eigenvalue is below this share of a bump's norm are
-# damped: rounding has no more to say about them.
+# damped, because rounding decides them.
 RIDGE = 1e-13
 REFINEMENTS = 2
 # A bump may hang over the end of the record while this share of its norm is inside.
 OVERHANG = 1e-4
-# Mean square of what bumps miss of a constant below which it is rounding.
+# Mean square of the part of a constant that bumps miss, below which it is rounding.
 NEGLIGIBLE = 1e-20
 # Numbers filtered at once, so that memory stays near that of the data.
 ENTRIES = 2**23
@@ -42,18 +42,18 @@ def filter_series(
 
     ``u_K(t) = sum_k c_k phi((t - t_k) / (ell dt / 2))`` with the coefficients that
     solve ``sum_k <phi_i, phi_k> c_k = <v, phi_i>``. Inner products are sums over the
-    samples that are there, for which ``u_K`` is the least-squares fit: filtering twice
-    changes nothing. Constants, of which bumps miss up to 0.5 %, are added to the span,
-    so that a series far from zero is filtered as well as one around it.
+    samples that are not missing, so ``u_K`` is their least-squares fit, and filtering
+    twice changes nothing. The span also has the constants, of which bumps miss up to
+    0.5 %: the mean of a series does not change its noise.
 
-    The variance of white noise falls to about 1/q; what the span cannot follow is lost,
-    so `q` trades noise against bias, and ``ell / 6`` is a good start. The Gram matrix
-    is banded: time and memory are linear in N.
+    The variance of white noise falls to about 1/q, and signals outside of the span are
+    lost: `q` trades noise against bias, and ``ell / 6`` is a good start. The Gram
+    matrix is banded: time and memory are linear in N.
 
-    Bumps hang over both ends of a record, so that the first and last samples are fitted
-    like the others, only less surely: the error there is about twice that inside. For
-    small `q` the bumps are almost dependent; directions of the span that rounding
-    cannot resolve (Gram eigenvalues below 1e-13 of a bump's squared norm) are damped.
+    Bumps hang over both ends of a record, so that its first and last samples are fitted
+    too, with about twice the error of the others. For small `q` the bumps are almost
+    dependent; directions of the span that rounding cannot resolve (Gram eigenvalues
+    below 1e-13 of a bump's squared norm) are damped.
 
     Args:
         v: series, ``[N, *state]`` with uniform steps; NaN marks missing values.
@@ -74,10 +74,10 @@ def filter_series(
             f"`v` has {data.shape[0] if data.dim() else 1} samples, fewer than the "
             f"ell + 1 = {ell + 1} a bump needs; use a smaller `ell`."
         )
+    if mask is not None:
+        data = marked_missing(data, mask)
     flat = data.reshape(len(data), -1)
     missing = ~flat.isfinite()
-    if mask is not None:
-        missing = missing | (as_float64(mask, "mask") != 0).reshape(len(data), -1)
     pieces = [len(data)] if lengths is None else list(lengths)
     if min(pieces, default=0) < ell + 1 or sum(pieces) != len(data):
         raise ValueError(
@@ -98,16 +98,16 @@ def filter_series(
 
 @dataclass(frozen=True)
 class FilterScore:
-    """How good a filter seems, from the noisy series alone; smaller is better.
+    """Scores of a filter from the noisy series alone; smaller is better.
 
     Attributes:
         J: ``(J_smooth + J_pred) / 2``, the paper's score.
         J_smooth: ``|log(Var(du_K) / Var(dv) / 0.2)|``: distance from a fixed amount of
-            smoothing, right for about 5 % noise only.
+            smoothing, which suits about 5 % noise only.
         J_pred: squared error of the forecast "as the filtered value before" over that
             of "as the value before".
 
-    Components are averaged; those that never change are left out.
+    Scores are means over the components that change.
     """
 
     J: float
@@ -129,15 +129,14 @@ def score_filter(
 
     Args:
         v, p, ell, q, mask, lengths: as in :func:`filter_series`.
-        u_filtered: the filtered series, where it is at hand.
+        u_filtered: the filtered series, if it is known.
     """
     data = as_float64(v, "v")
     if u_filtered is None:
         u_filtered = filter_series(data, p=p, ell=ell, q=q, mask=mask, lengths=lengths)
     u = as_float64(u_filtered, "u_filtered")
     if mask is not None:
-        gone = (as_float64(mask, "mask") != 0).reshape(len(data), -1)
-        data = data.masked_fill(gone.expand_as(data.flatten(1)).view_as(data), np.nan)
+        data = marked_missing(data, mask)
     x, y = data.reshape(len(data), -1), u.reshape(len(data), -1)
     follows = torch.ones(len(x) - 1, dtype=torch.bool)
     if lengths is not None:
@@ -150,11 +149,19 @@ def score_filter(
     return FilterScore(J=(J_smooth + J_pred) / 2, J_smooth=J_smooth, J_pred=J_pred)
 
 
-def noise_share(p: int, ell: int, q: int) -> float:
-    """Degrees of freedom a sample: the share of white-noise variance the filter keeps.
+def marked_missing(data: Float[Tensor, "N ..."], mask: Array) -> Float[Tensor, "N ..."]:
+    """The data with NaN where the mask, ``[N]`` or ``[N, *state]``, is True."""
+    gone = (as_float64(mask, "mask") != 0).reshape(len(data), -1)
+    flat = data.reshape(len(data), -1)
+    return flat.masked_fill(gone, float("nan")).reshape(data.shape)
 
-    ``1/q`` for independent bumps; less where directions of the span are damped. From
-    the symbol of the Gram matrix, that is for samples far from the ends.
+
+def noise_share(p: int, ell: int, q: int) -> float:
+    """Share of the variance of white noise that the filter keeps.
+
+    It equals the degrees of freedom of the filter per sample: ``1/q`` for independent
+    bumps, less where directions of the span are damped. Computed from the symbol of the
+    Gram matrix, that is for samples far from the ends.
     """
     gram = _Bump.of(p, ell, q).gram / _Bump.of(p, ell, q).gram[0]
     angles = np.linspace(0.0, np.pi, 1001)
@@ -202,7 +209,7 @@ def _project(
     n, width = len(x), len(phi)
     room = n + 2 * bump.overhang
     count = (room - width) // q + 1
-    # What does not fit the spacing is shared by the two ends.
+    # The two ends share the samples that the spacing leaves over.
     before = bump.overhang - (room - width - (count - 1) * q) // 2
     length = (count - 1) * q + width
     # The last column is the constant, as far as it was seen.
@@ -217,15 +224,15 @@ def _project(
     misfit = columns
     for _ in range(1 + REFINEMENTS):
         right = ops.corr(misfit, phi, q=q)[0].numpy()
-        del misfit  # long, and no longer needed: the next one may take its place
+        del misfit  # frees memory for the next one
         change = cho_solve_banded((factor, True), right, check_finite=False)
         coefficients += torch.from_numpy(change)
         fitted = ops.corr_t(coefficients, phi, n_samples=length, q=q)
         misfit = fitted.neg_().add_(columns).mul_(there)
-    # Right where samples were seen, and no others are asked for.
+    # Valid where samples were seen; the caller uses no others.
     fitted = columns.sub_(misfit)[0, before : before + n]
     del misfit
-    # What the bumps miss of the constant is orthogonal to them: one more direction.
+    # The part of the constant that bumps miss is orthogonal to them: a direction more.
     missed = 1 - fitted[:, -1:]
     seen_missed = seen.double()[:, None] * missed
     size = seen_missed.square().sum()
@@ -237,13 +244,12 @@ def _project(
 def _gram(
     there: Float[Tensor, "1 L 1"], bump: _Bump, count: int
 ) -> Float[np.ndarray, "b K"]:
-    """Lower bands of the Gram matrix over the samples that are there."""
+    """Lower bands of the Gram matrix over the samples that are not missing."""
     phi, q = bump.phi, bump.q
     # In the order LAPACK works in: it would copy any other.
     bands = np.empty((min(count, len(bump.gram)), count), order="F")
     bands[:] = bump.gram[:count, None]
-    # All windows that are complete have the same inner products; only the rest, at the
-    # ends and at gaps, is summed one by one.
+    # Complete windows have the same inner products; those at ends and gaps are summed.
     ones = torch.ones_like(phi)
     full = ops.corr(there, ones, q=q)[0, :, 0] == len(phi)
     partial = (~full).nonzero().flatten()
@@ -263,7 +269,7 @@ Part = tuple[slice, list[int]]
 def _alike(
     there: Bool[Tensor, "N D"], pieces: Sequence[int]
 ) -> Iterator[tuple[Bool[Tensor, " n"], list[Part]]]:
-    """Rows and columns with the same samples seen; they share a Gram matrix."""
+    """Rows and columns that miss the same samples, and so share a Gram matrix."""
     whole: dict[int, list[Part]] = {}
     first = 0
     for length in pieces:
@@ -289,7 +295,7 @@ def _alike(
 
 
 def _same_columns(there: Bool[Tensor, "N D"]) -> list[list[int]]:
-    """Columns grouped by what is there in them."""
+    """Columns grouped by the samples they have."""
     if there.all():
         return [list(range(there.shape[1]))]
     _, group = torch.unique(there.T, dim=0, return_inverse=True)

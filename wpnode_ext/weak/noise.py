@@ -1,4 +1,4 @@
-"""How much noise a series carries, told from the series alone."""
+"""Estimates the noise of a series without a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from .segments import segment_starts
 # Points of the finite-difference stencils, and the orders that are compared.
 WIDTH = 17
 ORDER, LOWER_ORDER = 6, 4
-# Relative difference of the two estimates above which neither is to be trusted.
+# Relative difference of the two estimates from which neither is reliable.
 DISAGREEMENT = 0.1
 
 
@@ -30,9 +30,9 @@ class NoiseEstimate:
         sigma: the estimate, float64 ``[*state]``.
         sigma_lower_order: a second one that sees more of the signal, ``[*state]``.
         reliable: where the two differ by less than 10 %, ``[*state]``. Elsewhere the
-            signal is not smooth over 17 samples and `sigma` is an upper bound only:
-            sample more finely to tell noise from signal.
-        n_windows: fewest windows a component was estimated from.
+            signal is not smooth over 17 samples and `sigma` is only an upper bound:
+            a smaller step separates noise from signal.
+        n_windows: windows behind the estimate, of the component that has fewest.
     """
 
     sigma: Float[Tensor, "..."]
@@ -49,10 +49,9 @@ def estimate_noise(
 ) -> NoiseEstimate:
     """Standard deviation of white noise on a smooth series, without a model.
 
-    A finite difference of order 6 on 17 points, with coefficients of unit norm, takes a
-    smooth signal to almost nothing and leaves the variance of white noise as it is. The
-    estimate is the root mean square of what it leaves. Steps must be uniform; their
-    size does not matter.
+    A finite difference of order 6 on 17 points, with coefficients of unit norm, removes
+    a smooth signal and keeps the variance of white noise. The estimate is the root mean
+    square of these differences. Steps must be uniform; their size does not matter.
 
     Args:
         v: series, ``[N, *state]``; NaN marks missing values.
@@ -60,7 +59,7 @@ def estimate_noise(
         lengths: lengths of several series laid end to end.
 
     Raises:
-        ValueError: no 17 consecutive samples are there.
+        ValueError: the series has no 17 consecutive samples.
     """
     data = as_float64(v, "v")
     if data.dim() == 0:
@@ -69,13 +68,12 @@ def estimate_noise(
     flat = data.reshape(len(data), state.numel())
     missing = ~flat.isfinite()
     if mask is not None:
-        gone = as_float64(mask, "mask") != 0
-        missing = missing | gone.reshape(len(data), -1)
+        missing = missing | (as_float64(mask, "mask") != 0).reshape(len(data), -1)
     starts = segment_starts(len(data), WIDTH - 1, 1, lengths=lengths)
     if len(starts) == 0:
         raise ValueError(
-            f"`v` must have {WIDTH} consecutive samples to tell noise from signal; "
-            f"it has {max(lengths or [len(data)])} in a row."
+            f"`v` must have {WIDTH} consecutive samples, to separate noise from "
+            f"signal; got {max(lengths or [len(data)])} in a row."
         )
     clean, use = flat[None].contiguous(), None
     counts = torch.full((flat.shape[1],), len(starts))
@@ -86,8 +84,8 @@ def estimate_noise(
         counts = use.sum(0)
     if (counts == 0).any():
         raise ValueError(
-            f"every component of `v` must have {WIDTH} consecutive samples that are "
-            f"not missing; {int((counts == 0).sum())} of {len(counts)} have none."
+            f"`v` must have {WIDTH} consecutive samples of every component; got none "
+            f"for {int((counts == 0).sum())} of {len(counts)}."
         )
     levels = []
     for order in (ORDER, LOWER_ORDER):

@@ -174,8 +174,8 @@ def prepare(
 class WeakPlan:
     """The weak form of one data set, prepared once and used in every training step.
 
-    Computes ``lhs[k] = sum_i w_lhs[i] v[s_k + i]``, which no step changes, and keeps
-    what is needed to add ``sum_i w_rhs[i] f[s_k + i]`` for field values `f`.
+    It computes the left-hand side ``lhs[k] = sum_i w_lhs[i] v[s_k + i]`` once and adds
+    ``sum_i w_rhs[i] f[s_k + i]`` for given field values `f`.
 
     Args:
         v: observations, ``[*batch, N, *state]``; the time axis is `dim`.
@@ -286,7 +286,7 @@ class WeakPlan:
     ) -> tuple[Int[Tensor, " K"] | None, Float[Tensor, " N"] | None]:
         """Starts of the segments and times of the samples, in the layout of the sums.
 
-        Sets what batch and state this layout has.
+        Sets the shapes of batch and state.
         """
         batch, n_samples = v.shape[:dim], v.shape[dim]
         missing = None if mask is None else missing_samples(mask, v, dim)
@@ -314,7 +314,7 @@ class WeakPlan:
 
     @property
     def _ops(self) -> ModuleType:
-        # Looked up, not kept: a plan with a module in it could not be copied.
+        # Looked up each time: a plan that held a module could not be copied.
         return _BACKENDS[self._backend]
 
     @property
@@ -363,7 +363,7 @@ class WeakPlan:
                 starts=self.starts,
                 scale=1.0 / terms,
             )
-        # Past the checks of `ops`: everything but `f` was checked by the constructor.
+        # The checks of `ops` are not repeated: the constructor checked all but `f`.
         return fused.squared_residual(
             f,
             self._lhs,

@@ -1,10 +1,10 @@
-"""Which samples belong together: runs without a gap, and segments and windows in them.
+"""Runs of samples without a gap, and the segments and windows in them.
 
 A run is a longest stretch of samples of one series that follow one another. It ends at
 the end of its series, before a missing sample and before a step in time that is too
 long. A segment is ``ell + 1`` consecutive samples of one run; the segments of a run
-start at its first sample and every `q` samples after it. This is the only place that
-says what a gap is, so that all losses and fits see the same segments of a record.
+start at its first sample and every `q` samples after it. Only this module defines
+gaps, so that all losses and fits see the same segments of a record.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from ..ops.checks import check_layout
 
 Runs = list[tuple[int, int]]
 
-# A step in time is a gap if it is longer than so many median steps.
+# A step in time is a gap if it is longer than this many median steps.
 GAP_STEPS = 3.0
 
 
@@ -29,7 +29,7 @@ def gap_free_runs(
     t: Float[Tensor, " N"] | None = None,
     max_gap: float | None = None,
 ) -> Runs:
-    """Longest stretches ``first .. stop - 1`` of samples that follow one another.
+    """Runs: longest stretches ``first .. stop - 1`` of samples without a gap.
 
     Args:
         n_samples: length N of the record.
@@ -99,7 +99,7 @@ def segment_starts(
         n_samples: length N of the record.
         ell: segments have ``ell + 1`` samples.
         q: distance between neighbouring segments of a run, in samples.
-        lengths, missing, t, max_gap: what ends a run, see :func:`gap_free_runs`.
+        lengths, missing, t, max_gap: as in :func:`gap_free_runs`.
 
     Returns:
         int64 ``[K]`` on the CPU, possibly empty.
@@ -112,7 +112,7 @@ def segment_starts(
 
 
 def missing_samples(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch N"]:
-    """Which samples a mask of values or samples leaves out.
+    """The samples that a mask of samples or values leaves out.
 
     Args:
         mask: True where something is missing, ``[N]``, ``[*batch, N]`` or the shape of

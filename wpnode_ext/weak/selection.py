@@ -1,8 +1,10 @@
-"""The choice of (p, q, ell) from the data alone."""
+"""Chooses (p, q, ell) from the data alone."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -10,33 +12,52 @@ from torch import Tensor
 
 from ..common.arrays import as_float64
 from ..common.typing import Array
-from .filter import filter_series, noise_share, score_filter
+from .filter import filter_series, marked_missing, noise_share, score_filter
 from .noise import estimate_noise
 from .segments import gap_free_runs
 
 Criterion = Literal["risk", "J"]
 
-EXPONENTS = (2, 4, 8, 16)
-WINDOWS = (10, 16, 24, 36, 50, 80, 120, 180)
-SPACINGS = (*range(1, 13), *range(14, 25, 2), *range(28, 61, 4))
-# Spacing of the bumps in units of their standard deviation. Denser bumps are almost
-# dependent and pass what a single one, as the loss uses it, would not; sparser ones
-# leave gaps.
-DENSEST, SPARSEST = 1.1, 2.0
-# Standard deviation below which samples no longer resolve a bump.
-NARROWEST = 1.8
-# Of choices whose risk is this close to the smallest, the shortest window is taken.
-INDIFFERENCE = 0.1
-# Segments of the weak form per bump of the filter: they overlap for free, and denser
-# ones carry nothing new.
-SEGMENTS_PER_BUMP = 4
-# Longest piece filtered whole, and entries of the state, where the data have more.
-PIECE, PIECES, COMPONENTS = 2000, 5, 16
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The candidates :func:`select_weak_form` compares, and how it chooses.
+
+    Attributes:
+        exponents: values of p.
+        windows: values of ell.
+        spacings: values of q.
+        densest, sparsest: range of q in standard deviations of the bump. Denser bumps
+            are almost dependent: together they pass signals that a single bump, as the
+            loss uses it, does not. Sparser bumps leave gaps.
+        narrowest: standard deviation of a bump, in samples, below which samples no
+            longer resolve it.
+        indifference: relative distance from the smallest risk within which the shortest
+            window wins.
+        segments_per_bump: segments of the loss for each bump of the filter. Denser
+            segments add no information.
+        pieces: pieces a long record is cut into.
+        components: most entries of a state that are filtered.
+    """
+
+    exponents: tuple[int, ...] = (2, 4, 8, 16)
+    windows: tuple[int, ...] = (10, 16, 24, 36, 50, 80, 120, 180)
+    spacings: tuple[int, ...] = (*range(1, 13), *range(14, 25, 2), *range(28, 61, 4))
+    densest: float = 1.1
+    sparsest: float = 2.0
+    narrowest: float = 1.8
+    indifference: float = 0.1
+    segments_per_bump: int = 4
+    pieces: int = 5
+    components: int = 16
+
+
+_DEFAULT = SearchSettings()
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One row of the table: a filter and how it did on the data.
+    """One row of the table: a filter and its scores on the data.
 
     Attributes:
         risk: estimate of the mean squared error of the filtered series in units of the
@@ -63,10 +84,10 @@ class WeakFormChoice:
         q: distance of segments for the loss.
         q_filter: distance of bumps for :func:`~wpnode_ext.filter_series`.
         window: length of a segment in time, ``ell dt``; in samples if `dt` is unknown.
-        criterion: what was minimised.
+        criterion: the score that was minimised.
         sigma: noise the risk was computed with, ``[*state]``.
         table: every candidate, best first.
-        note: what was left out to bound time and memory, or "".
+        note: the share of the data that was used, or "" for all.
     """
 
     p: int
@@ -88,96 +109,104 @@ def select_weak_form(
     v: Array,
     dt: float | None = None,
     *,
-    p: Sequence[int] = EXPONENTS,
+    p: Sequence[int] | None = None,
     ell: Sequence[int] | None = None,
     q: Sequence[int] | None = None,
     criterion: Criterion = "risk",
     sigma: Array | float | None = None,
     mask: Array | None = None,
     lengths: Sequence[int] | None = None,
-    max_samples: int = PIECE * PIECES,
+    max_samples: int = 10_000,
+    settings: SearchSettings = _DEFAULT,
 ) -> WeakFormChoice:
     """Chooses (p, q, ell) by how well the filter they define cleans the data.
 
-    With noise of variance ``sigma^2`` the squared error of the filtered series is, up
-    to its own scatter, ::
+    With noise of variance ``sigma^2`` ::
 
-        risk = mean |v - u_K|^2 - sigma^2 + 2 sigma^2 (degrees of freedom) / N,
+        risk = mean |v - u_K|^2 - sigma^2 + 2 sigma^2 (degrees of freedom) / N
 
-    an unbiased estimate that needs no clean data (Stein, Mallows). On Lorenz-63 with 1,
-    5 and 20 % noise its minimum has an error within 2 % of the best filter of the grid;
-    that of the paper's score J is 12, 59 and 120 % worse, because its smoothness target
-    suits one noise level. Among choices within 10 % of the smallest risk (5 % in root
-    mean square) the shortest window wins: it needs fewer samples without a gap.
+    estimates the squared error of the filtered series without bias and without clean
+    data (Stein, Mallows). On Lorenz-63 with 1, 5 and 20 % noise the filter of least
+    risk has an error within 2 % of the best filter of the grid; that of least J, the
+    paper's score, is 12, 59 and 120 % worse, because its smoothness target suits one
+    noise level. Among choices within 10 % of the smallest risk the shortest window
+    wins, because it needs fewer samples without a gap.
 
     Args:
         v: series, ``[N, *state]`` with uniform steps; NaN marks missing values.
-        dt: distance of samples; only to report the window in time.
-        p, ell, q: values to try; default exponents 2 to 16, windows 10 to 180 where the
-            data have at least ten of them, and spacings of 1.1 to 2 standard deviations
-            of the bump. Spacings above half a window are left out.
+        dt: distance of samples, to report the window in time.
+        p, ell, q: values to try instead of those of `settings`. By default windows
+            that fit ten times into the data; never spacings above half a window.
         criterion: "risk", or "J" of the paper (then ``q = q_filter``).
         sigma: standard deviation of the noise, a number or ``[*state]``; default
             :func:`~wpnode_ext.estimate_noise`.
         mask, lengths: as in :func:`~wpnode_ext.filter_series`.
-        max_samples: samples used at most, in five pieces spread over the record.
+        max_samples: most samples used, in pieces spread over the record.
+        settings: candidates and rule of choice.
     """
     if criterion not in ("risk", "J"):
         raise ValueError(f"`criterion` must be 'risk' or 'J'; got {criterion!r}.")
     data = as_float64(v, "v")
-    if data.dim() == 1:
-        data = data[:, None]
+    data = data[:, None] if data.dim() == 1 else data
     level = estimate_noise(data, mask=mask, lengths=lengths).sigma
     if sigma is not None:
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(data.shape[1:])
     if mask is not None:
-        gone = (as_float64(mask, "mask") != 0).reshape(len(data), -1)
-        flat = data.reshape(len(data), -1).masked_fill(gone, float("nan"))
-        data = flat.reshape(data.shape)
-    x, pieces, levels, note = _sample(data, lengths, level, max_samples)
-    windows = tuple(ell) if ell is not None else _windows(min(pieces))
+        data = marked_missing(data, mask)
+    sample = _sample(data, lengths, level, max_samples, settings)
     if ell is None:
-        windows = _with_room(windows, data, lengths)
-    table = [
-        _candidate(x, pieces, levels, exponent, window, spacing)
-        for exponent in p
-        for window in windows
-        for spacing in (_spacings(exponent, window) if q is None else q)
+        ell = _windows(min(sample.lengths), settings)
+        ell = _with_room(ell, data, lengths)
+    forms = [
+        (exponent, window, spacing)
+        for exponent in p or settings.exponents
+        for window in ell
+        for spacing in q or _spacings(exponent, window, settings)
         if spacing <= window // 2
     ]
-    if not table:
+    if not forms:
         raise ValueError(
-            f"no candidate among p = {list(p)}, ell = {list(windows)}: every `q` is "
-            "above ell / 2, or every bump is narrower than two samples."
+            f"no candidate among p = {list(p or settings.exponents)} and ell = "
+            f"{list(ell)}: every `q` is above ell / 2, or every bump is narrower than "
+            "two samples. Give a larger `ell`, or a smaller `q`."
         )
+    table = [_candidate(sample, *form) for form in forms]
     table.sort(key=lambda row: row.risk if criterion == "risk" else row.J)
-    best = table[0]
-    if criterion == "risk":
-        # Differences far below the noise do not count either.
-        limit = best.risk + max(INDIFFERENCE * abs(best.risk), 1e-3)
-        near = [row for row in table if row.risk <= limit]
-        best = min(near, key=lambda row: (row.ell, row.risk))
+    best = _simplest(table, settings) if criterion == "risk" else table[0]
+    denser = settings.segments_per_bump if criterion == "risk" else 1
     return WeakFormChoice(
         p=best.p,
         ell=best.ell,
-        q=max(1, best.q // SEGMENTS_PER_BUMP) if criterion == "risk" else best.q,
+        q=max(1, best.q // denser),
         q_filter=best.q,
         window=best.ell * (1.0 if dt is None else dt),
         criterion=criterion,
         sigma=level,
         table=tuple(table),
-        note=note,
+        note=sample.note,
     )
 
 
-def _candidate(
-    x: Float[Tensor, "n d"],
-    pieces: list[int],
-    sigma: Float[Tensor, " d"],
-    p: int,
-    ell: int,
-    q: int,
-) -> Candidate:
+class _Sample(NamedTuple):
+    """Pieces of the data laid end to end, their lengths, their noise, and a note."""
+
+    x: Float[Tensor, "n d"]
+    lengths: list[int]
+    sigma: Float[Tensor, " d"]
+    note: str
+
+
+def _simplest(table: Sequence[Candidate], settings: SearchSettings) -> Candidate:
+    """The candidate of the shortest window among those about as good as the first."""
+    # Differences far below the noise do not count either.
+    least = table[0].risk
+    limit = least + max(settings.indifference * abs(least), 1e-3)
+    near = [row for row in table if row.risk <= limit]
+    return min(near, key=lambda row: (row.ell, row.risk))
+
+
+def _candidate(sample: _Sample, p: int, ell: int, q: int) -> Candidate:
+    x, pieces, sigma, _ = sample
     u = filter_series(x, p=p, ell=ell, q=q, lengths=pieces)
     variance = sigma.square()
     misfit = (x - u).square().nanmean(0) / variance
@@ -186,32 +215,33 @@ def _candidate(
     return Candidate(p, ell, q, risk, score.J, score.J_smooth, score.J_pred)
 
 
-def _spacings(p: int, ell: int) -> list[int]:
+def _spacings(p: int, ell: int, settings: SearchSettings) -> list[int]:
     deviation = ell / 2 / (2 * p + 3) ** 0.5
-    if deviation < NARROWEST:
+    if deviation < settings.narrowest:
         return []
-    return [q for q in SPACINGS if DENSEST <= q / deviation <= SPARSEST]
+    low, high = settings.densest, settings.sparsest
+    return [q for q in settings.spacings if low <= q / deviation <= high]
 
 
-def _windows(shortest: int) -> tuple[int, ...]:
-    fitting = tuple(window for window in WINDOWS if 10 * window <= shortest)
+def _windows(shortest: int, settings: SearchSettings) -> Sequence[int]:
+    fitting = tuple(window for window in settings.windows if 10 * window <= shortest)
     if not fitting:
         raise ValueError(
-            f"the shortest piece of `v` has {shortest} samples; ten times the smallest "
-            f"window, {10 * WINDOWS[0]}, are needed to compare windows. "
+            f"`v` must have {10 * settings.windows[0]} samples in each piece, ten "
+            f"windows, to compare windows; the shortest has {shortest}. "
             "Choose p, q and ell yourself."
         )
     return fitting
 
 
 def _with_room(
-    windows: tuple[int, ...],
+    windows: Sequence[int],
     data: Float[Tensor, "N ..."],
     lengths: Sequence[int] | None,
-) -> tuple[int, ...]:
-    """Those for which some stretch of whole samples holds a segment.
+) -> Sequence[int]:
+    """The windows for which some run of whole samples holds a segment.
 
-    The filter takes every entry by itself; segments need all entries of a sample.
+    The filter treats every entry by itself; segments need all entries of a sample.
     """
     missing = ~data.reshape(len(data), -1).isfinite().all(1)
     runs = gap_free_runs(len(data), lengths=lengths, missing=missing)
@@ -224,35 +254,39 @@ def _sample(
     lengths: Sequence[int] | None,
     sigma: Float[Tensor, "..."],
     max_samples: int,
-) -> tuple[Float[Tensor, "n d"], list[int], Float[Tensor, " d"], str]:
-    """Pieces spread over the record, laid end to end, and what was left out."""
+    settings: SearchSettings,
+) -> _Sample:
+    """Pieces spread over the record, at most `max_samples` samples together."""
+    most, count = settings.components, settings.pieces
     flat = data.reshape(len(data), -1)
     pieces = [len(flat)] if lengths is None else list(lengths)
     notes = []
     keep = torch.arange(flat.shape[1])
-    if len(keep) > COMPONENTS:
-        keep = torch.linspace(0, len(keep) - 1, COMPONENTS).round().long()
-        notes.append(f"{COMPONENTS} of {flat.shape[1]} entries of the state")
+    if len(keep) > most:
+        keep = torch.linspace(0, len(keep) - 1, most).round().long()
+        notes.append(f"{most} of {flat.shape[1]} entries of the state")
     parts = list(flat.split(pieces))
     if len(flat) > max_samples:
-        size = max(1, max_samples // PIECES)
+        size = max(1, max_samples // count)
         whole = [part for part in parts if len(part) >= size]
-        parts = [_cut(whole, size, number) for number in range(PIECES)] if whole else []
+        parts = _spread_pieces(whole, size, count) if whole else []
         if not parts:
             # Many short series: every k-th of them.
             parts = list(flat.split(pieces)[:: -(-len(flat) // max_samples)])
         notes.append(f"{sum(map(len, parts))} of {len(flat)} samples")
     note = f"chosen from {' and '.join(notes)}" if notes else ""
     x = torch.cat([part[:, keep] for part in parts])
-    return x, [len(part) for part in parts], sigma.flatten()[keep], note
+    return _Sample(x, [len(part) for part in parts], sigma.flatten()[keep], note)
 
 
-def _cut(parts: list[Tensor], size: int, number: int) -> Tensor:
-    """Piece `number` of those spread evenly over all long parts."""
-    room = [len(part) - size + 1 for part in parts]
-    place = (sum(room) - 1) * number // (PIECES - 1)
-    for part, space in zip(parts, room, strict=True):
-        if place < space:
-            return part[place : place + size]
-        place -= space
-    raise AssertionError("the place lies within the parts")
+def _spread_pieces(parts: list[Tensor], size: int, count: int) -> list[Tensor]:
+    """`count` pieces of `size` samples, spread evenly over all parts."""
+    # A piece can begin at so many samples of each part, counted through all of them.
+    ends = list(accumulate(len(part) - size + 1 for part in parts))
+    pieces = []
+    for number in range(count):
+        place = (ends[-1] - 1) * number // max(1, count - 1)
+        part = bisect_right(ends, place)
+        first = place - (ends[part - 1] if part else 0)
+        pieces.append(parts[part][first : first + size])
+    return pieces

@@ -1,4 +1,4 @@
-"""Quadrature weights that turn the weak form into weighted sums of samples."""
+"""Quadrature weights, with which the weak form becomes weighted sums of samples."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -40,41 +40,35 @@ def segment_weights(
     uniform samples each weight has a relative error below 1e-14 for p <= 32
     (d = 2: relative to the largest).
 
+    Interpolation rules at irregular times:
+
+    - "linear": piecewise linear, of second order. On uniform samples it is very
+      accurate, because the errors of the two sums cancel.
+    - "spline": a not-a-knot cubic spline through the samples of the segment, of fourth
+      order. It swings where samples nearly coincide, and then amplifies noise.
+    - "auto": the weights of `dt` if `t` is uniform, else "spline", or "linear" where
+      the noise gain ``sum_i w_lhs[i]^2`` of the spline is over twice as large. Times
+      are uniform if no step inside a segment differs from the mean step by more than
+      1e-9 of it plus the rounding of the times, ``4 * eps * max|t|``.
+
     Args:
         p: exponent of the test function, from d to 64.
         ell: number of cells of a segment, even and >= 2.
         dt: distance of uniform samples. Give either `dt` or `t`.
-        t: times of the samples, ``[N]``, strictly increasing within each segment
-            (several series may be laid end to end if `starts` keeps them apart).
+        t: times of the samples, ``[N]``, strictly increasing within each segment.
         d: order of the differential equation, 1 or 2.
         q: distance between neighbouring segments, in samples.
-        starts: first sample of each segment, ``[K]``; default
-            ``range(0, N - ell, q)``. All segments of uniform samples have the same
-            weights: with `dt`, neither `q` nor `starts` matters.
-        rule: how samples at `t` are interpolated. "linear": piecewise linear; very
-            accurate on uniform samples, where the errors of the two sums cancel, but of
-            second order on others. "spline": not-a-knot cubic spline through the
-            segment's samples, fourth order, but it swings where samples nearly coincide
-            and then amplifies noise. "auto": the weights of `dt` if `t` is uniform;
-            else "spline", except for segments where its noise gain
-            ``sum_i w_lhs[i]^2`` is more than twice that of "linear", which are given
-            the latter. Times are uniform when no step inside a segment differs from
-            the mean step by more than 1e-9 of it plus the rounding of the times
-            themselves, ``4 * eps * max|t|`` with the ``eps`` of the dtype of `t`.
+        starts: first sample of each segment, ``[K]``; default ``range(0, N - ell, q)``.
+            With `dt` neither `q` nor `starts` matters: segments share their weights.
+        rule: "auto", "linear" or "spline".
 
     Returns:
         ``(w_lhs, w_rhs)`` in float64 on the CPU: ``[ell + 1]`` with `dt`,
         ``[K, ell + 1]`` with `t` (one row expanded when uniform weights are used).
         Cast them last, after all arithmetic that needs float64.
 
-    Raises:
-        ValueError: a parameter is out of range, or `t` is unsorted or too short.
-        TypeError: a parameter has the wrong type.
-
     Example:
         >>> w_lhs, w_rhs = segment_weights(8, 50, 0.01)
-        >>> w_lhs.shape
-        torch.Size([51])
     """
     p, ell = _as_integer("p", p), _as_integer("ell", ell)
     d, q = _as_integer("d", d), _as_integer("q", q)
@@ -141,7 +135,7 @@ def shared_or_own_weights(
 
 @torch.library.custom_op("wpnode::segment_weights", mutates_args=())
 def _traced_weights(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
-    """Uniform weights as an operator: tracing cannot look into the compiled builder."""
+    """Uniform weights as an operator, because tracing cannot enter the compiled one."""
     return segment_weights(p, ell, dt, d=d)
 
 
@@ -213,7 +207,7 @@ def _steps_inside(
 
 
 def _as_times(t: ArrayLike | Tensor, ell: int) -> tuple[NDArray[np.float64], float]:
-    """Checked times in float64, and the machine epsilon of what they were given in."""
+    """Checked times in float64, and the machine epsilon of the dtype they came in."""
     eps = float(np.finfo(np.float64).eps)
     if isinstance(t, Tensor):
         if t.is_complex():
