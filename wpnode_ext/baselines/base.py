@@ -8,8 +8,7 @@ next, see :mod:`~wpnode_ext.baselines.maps`. A new one is a subclass of
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
@@ -18,11 +17,12 @@ from torch import Tensor, nn
 
 from ..common.registry import Registry, suggestion
 from ..common.typing import Array
-from ..coordinates.scaling import Scaler, make_scaler, scaler_from_state_dict
+from ..coordinates.scaling import Scaler, make_scaler, scale_series
 from ..data import Data, Series, as_series
 from ..model.choose import choose_weak_form
+from ..model.files import data_entries, restore_data
 from ..model.forecaster import Forecaster
-from ..model.prepare import filtered
+from ..model.prepare import filtered, hold_out
 from ..settings.config import TrainConfig, ValidationConfig, resolve
 from ..solvers.runge_kutta import integrate
 from ..training import ForecastValidation, checkpoint
@@ -92,7 +92,7 @@ class Baseline(Forecaster, ABC):
 
     Args:
         seed: of all random numbers.
-        scaler: "minmax", "standard" or "identity"; how states are scaled.
+        scaler: scaling of the states, "minmax", "standard" or "identity".
         held_out: share of every series, at its end, by which settings are chosen; the
             same as in :class:`~wpnode_ext.WPNODE`. Methods without a choice to make
             hold nothing out.
@@ -166,9 +166,9 @@ class Baseline(Forecaster, ABC):
         self.cost_ = Cost()
         self._weak_form = self._q_filter = None
         scaler = make_scaler(self.scaler, self._per).fit(series.with_nan())
-        held = None if validation is None else scaled(validation, scaler)
+        held = None if validation is None else scale_series(validation, scaler)
         with counted_evaluations() as counter:
-            module, recipe = self._learn(scaled(series, scaler), held)
+            module, recipe = self._learn(scale_series(series, scaler), held)
         self.cost_.evaluations = counter[0]
         self._keep(module, recipe, scaler, series)
         self.cost_.seconds = time.perf_counter() - began
@@ -253,12 +253,8 @@ class Baseline(Forecaster, ABC):
         """The data to learn from, and filtered data by which settings are chosen."""
         if self._weak_form is None:
             self._choose_filter(series)
-        if validation is None and self.held_out > 0:
-            shortest = self._settings().weak.ell + 1
-            try:
-                series, validation = series.split(self.held_out, min_length=shortest)
-            except ValueError:
-                return series, None
+        if validation is None:
+            series, validation = hold_out(series, self._settings())
         return series, None if validation is None else self._filtered(validation)
 
     def _filtered(self, series: Series) -> Series:
@@ -294,7 +290,7 @@ class Baseline(Forecaster, ABC):
     def score(self, v: Data, dt: float | None = None, *, t: Any = None) -> float:
         """Skill of short forecasts on held-out data: 1 is perfect, 0 is lost."""
         self._check_fitted()
-        series = scaled(as_series(v, dt=dt, t=t), self.scaler_)
+        series = scale_series(as_series(v, dt=dt, t=t), self.scaler_)
         if series.dt is None:
             raise ValueError("`v` must have samples at equal distances.")
         judge = judge_of(self._filtered(series))
@@ -308,20 +304,15 @@ class Baseline(Forecaster, ABC):
             "settings": asdict(self),
             "recipe": self.recipe_,
             "weights": checkpoint.weights_of(self.field_),
-            "scaler": self.scaler_.state_dict(),
-            "state_shape": list(self.state_shape_),
-            "dt": self.dt_,
-            "names": None if self.names_ is None else list(self.names_),
             "cost": asdict(self.cost_),
             "weak": asdict(self.config_.weak),
             "q_filter": self._q_filter,
             "fitted": self._fitted(),
-            "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
         }
-        checkpoint.save(path, "baseline", state)
+        checkpoint.save(path, "baseline", state | data_entries(self))
 
     def _fitted(self) -> dict[str, Any]:
-        """What the fit found besides the model, in tensors and builtin types."""
+        """Results of the fit besides the model, in tensors and builtin types."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -356,13 +347,11 @@ def load(path: str | Path) -> Baseline:
         model = kind(**state["settings"])
         module = kind._build(state["recipe"]).double()
         module.load_state_dict(state["weights"])
-        model.state_shape_ = tuple(state["state_shape"])
-        model.dt_ = state["dt"]
-        model.names_ = None if state["names"] is None else tuple(state["names"])
+        scaler = restore_data(model, state)
         model.cost_ = Cost(**state["cost"])
         model._weak_form = WeakForm(**state["weak"])
         model._q_filter = state["q_filter"]
-        model._keep(module, state["recipe"], scaler_from_state_dict(state["scaler"]))
+        model._keep(module, state["recipe"], scaler)
         model._set_fitted(state["fitted"])
     return model
 
@@ -375,11 +364,6 @@ def name_of(kind: type[Baseline]) -> str:
     raise ValueError(
         f"{kind.__name__} must be in METHODS to be saved; add it with `METHODS.add`."
     )
-
-
-def scaled(series: Series, scaler: Scaler) -> Series:
-    """The series in the coordinates of a model, float64."""
-    return replace(series, v=scaler.transform(series.v.double()))
 
 
 def judge_of(
@@ -396,5 +380,5 @@ def judge_of(
 
 
 def same_distance(one: float | None, other: float | None) -> bool:
-    """Whether samples are equally far apart; irregular ones are not."""
+    """True for two equal distances of samples; None stands for irregular ones."""
     return one is not None and other is not None and abs(one / other - 1) <= ROUNDING

@@ -21,7 +21,6 @@ from ..data import Series
 from ..training import TrainResult
 from .base import Baseline
 from .evaluations import counted_evaluations
-from .maps import MapBaseline
 from .methods import make_method
 from .protocol import NOISE_MODE, SEEDS, Job, Protocol
 
@@ -118,17 +117,16 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         "mask": reference.mask,
         "seed": SEEDS["starts"] + job.draw,
     }
-    # A map has a step of its own, and needs no solver.
-    is_map = isinstance(model, MapBaseline)
-    step = {} if is_map else {"step": reference.dt / protocol.substeps}
+    # Maps ignore the solver and its step.
+    step = reference.dt / protocol.substeps
     found = model.evaluate(
         reference.v,
         reference.dt,
         threshold=protocol.threshold,
         starts=protocol.starts,
         horizon=horizon,
-        **({} if is_map else {"method": protocol.solver}),
-        **step,
+        method=protocol.solver,
+        step=step,
         **common,
     )
     climate = model.climate(
@@ -136,8 +134,8 @@ def judged(model: Any, reference: Series, protocol: Protocol, job: Job) -> Row:
         reference.dt,
         members=10,
         exponent=False,
-        **({} if is_map else {"solvers": (protocol.solver,)}),
-        **step,
+        solvers=(protocol.solver,),
+        step=step,
         **common,
     )
     return {

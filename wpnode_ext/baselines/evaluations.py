@@ -1,10 +1,10 @@
-"""The unit in which the work of all methods is counted.
+"""Evaluations: the unit of work that all methods share.
 
 One evaluation is one state at which a field or map, its features or its derivative are
-computed, whatever asked for it: a fit, a solver, the choice of settings by forecasts.
-What one call computes at a state counts once, a derivative with the value; the state of
-a ring counts once, however many sites it has; passes backwards do not count. An
-evaluation may cost one method more than another: seconds tell that.
+computed: by a fit, by a solver, or to choose settings by forecasts. One call counts
+once at a state, the derivative together with the value. The state of a ring counts
+once, however many sites it has. Backward passes do not count. Evaluations of different
+methods have different costs; compare seconds for those.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ _open: list[list[int]] = []
 
 
 def tally(states: int) -> None:
-    """Adds to all counters that are open; for maps, which are no fields."""
+    """Adds to all open counters; maps, which are no fields, call it themselves."""
     for counter in _open:
         counter[0] += states
 
@@ -40,7 +40,7 @@ def tally(states: int) -> None:
 def counted_evaluations() -> Iterator[list[int]]:
     """Counts evaluations while it is open; the entry of the list is their number.
 
-    Fields know nothing of it: their methods are wrapped meanwhile.
+    The methods of all fields are wrapped meanwhile, so fields hold no code for it.
     """
     counter = [0]
     _open.append(counter)
@@ -54,9 +54,9 @@ def counted_evaluations() -> Iterator[list[int]]:
 
 
 def _wrap_fields() -> list[tuple[type[nn.Module], str, Callable[..., Any]]]:
-    """Makes all fields count; what their methods were."""
+    """Makes the methods of all fields count, and returns the original ones."""
     changed = []
-    # A value may need features, or another field: only the call from outside counts.
+    # A value may need features or another field: only the outermost call counts.
     busy = [False]
     for kind in _with_subclasses(Field):
         for name in _PLACES.keys() & kind.__dict__.keys():

@@ -116,7 +116,6 @@ class RAFDA(RFM):
         if spread is None:
             spread = 10.0 if self.group is None else 3.0
         p = start[:, None] + spread * start.square().mean().sqrt() * p
-        w, b = module.w[0], module.b[0]
         states, total, count = v.clone(), torch.zeros_like(start), 0
         gone, first = series.missing, self._first_samples(series)
         inflation = self.inflation
@@ -129,8 +128,8 @@ class RAFDA(RFM):
                 u = v[n] + centred_noise(self.members, eta, generator)
                 continue
             tally(self.members)
-            seen = module.groups.inputs(u)
-            u = ensemble_forecast(p, torch.tanh(torch.nn.functional.linear(seen, w, b)))
+            seen, own = module.groups.inputs(u), module.groups.own(u)
+            u = ensemble_forecast(p, module.features(0, seen, own))
             u = torch.clamp(u, middle - room, middle + room)
             if inflation != 1.0:
                 u = u.mean(0) + inflation * (u - u.mean(0))

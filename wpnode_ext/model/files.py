@@ -47,6 +47,34 @@ class _Model(Protocol):
 Model = TypeVar("Model")
 
 
+class _OfData(Protocol):
+    """The attributes that :func:`data_entries` writes."""
+
+    scaler_: Scaler
+    state_shape_: tuple[int, ...]
+    dt_: float | None
+    names_: tuple[str, ...] | None
+
+
+def data_entries(model: _OfData) -> dict[str, Any]:
+    """Entries of every file of a model: its scaler, its data's shape, versions."""
+    return {
+        "scaler": model.scaler_.state_dict(),
+        "state_shape": list(model.state_shape_),
+        "dt": model.dt_,
+        "names": None if model.names_ is None else list(model.names_),
+        "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
+    }
+
+
+def restore_data(model: _OfData, state: dict[str, Any]) -> Scaler:
+    """Sets what :func:`data_entries` wrote, and returns the scaler of the state."""
+    model.state_shape_ = tuple(state["state_shape"])
+    model.dt_ = state["dt"]
+    model.names_ = None if state["names"] is None else tuple(state["names"])
+    return scaler_from_state_dict(state["scaler"])
+
+
 def write_model(model: _Model, path: str | Path) -> None:
     """Writes a fitted model, atomically."""
     field, inputs = model.field_, model.forcing_scaler_
@@ -56,18 +84,13 @@ def write_model(model: _Model, path: str | Path) -> None:
         "field_class": type(field).__name__,
         "own_field": not _can_rebuild(model),
         "forcing_dim": forcing_dim_of(field),
-        "scaler": model.scaler_.state_dict(),
         "forcing_scaler": None if inputs is None else inputs.state_dict(),
-        "state_shape": list(model.state_shape_),
-        "dt": model.dt_,
-        "names": None if model.names_ is None else list(model.names_),
         "members": [checkpoint.weights_of(member) for member in model.members_],
         "process_noise": model.process_noise_,
         "why": model.why_,
         "verdict": None if model.verdict_ is None else model.verdict_.summary(),
-        "versions": {name: version(name) for name in ("wpnode_ext", "torch")},
     }
-    checkpoint.save(path, "model", state)
+    checkpoint.save(path, "model", state | data_entries(model))
 
 
 def read_model(path: str | Path, kind: type[Model], field: nn.Module | None) -> Model:
@@ -111,7 +134,7 @@ def _made(
         None if inputs is None else scaler_from_state_dict(inputs),
         config,
     )
-    model.state_shape_ = tuple(state["state_shape"])
+    restore_data(model, state)
     model.why_ = state["why"]
     model.process_noise_ = state["process_noise"]
     model.verdict_ = verdict_from(state["verdict"])
@@ -119,8 +142,6 @@ def _made(
     for member in state["members"]:
         model.members_.append(deepcopy(field))
         _load_weights(model.members_[-1], member, path)
-    model.dt_ = state["dt"]
-    model.names_ = None if state["names"] is None else tuple(state["names"])
     return model
 
 
