@@ -28,7 +28,7 @@ RESULTS = ROOT / "speed" / "results"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one candidate: median and middle half of its repeats."""
+    """Seconds of one candidate: median and quartiles of its repeats."""
 
     median: float
     low: float
@@ -71,7 +71,7 @@ def interleave(
 
 
 def _seconds_of(call: Callable[[], object], calls: int, device: torch.device) -> float:
-    """Mean over `calls` calls."""
+    """Mean seconds of a call over `calls` calls."""
     if device.type != "cuda":
         began = time.perf_counter()
         for _ in range(calls):
@@ -142,7 +142,7 @@ def roofs(device: torch.device) -> dict[str, float]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces a file as a whole, or leaves it as it was."""
+    """Writes a file as a whole or not at all."""
     temporary = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
@@ -166,7 +166,7 @@ _COMMIT = _commit()
 
 
 def commit() -> str:
-    """Short name of the version of the code."""
+    """Short hash of the commit."""
     return _COMMIT
 
 

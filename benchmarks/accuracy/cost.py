@@ -1,10 +1,10 @@
-"""What training costs: seconds an epoch, epochs and total, all methods in one run.
+"""Cost of training: seconds an epoch, epochs and total, all methods in one run.
 
     python benchmarks/accuracy/cost.py [--repeats 3]
 
-Lorenz-63, 10^4 samples, 5 % noise, one thread. Seconds are the processor's. Of methods
-with epochs, two short trainings are timed and their difference is taken, so that what
-is done once drops out; their number of epochs is the mean of ``wpnode compare``
+Lorenz-63, 10^4 samples, 5 % noise, one thread. Seconds are the processor's. For methods
+with epochs the difference of two short trainings is taken, in which work that is done
+once cancels; their number of epochs is the mean of ``wpnode compare``
 (``compare_lorenz63/runs.csv``) or ``lorenz63.py`` (``results/lorenz63.csv``), where
 they were trained to the end. Others are fitted whole. Methods take turns, and medians
 count. The table is ``results/cost_lorenz63.md``.
@@ -31,7 +31,7 @@ COLUMNS = ("seconds an epoch", "epochs", "total seconds", "the paper's (A100)")
 
 
 def seconds(method: str, series: Series, epochs: int | None = None) -> float:
-    """Of the processor, for one training."""
+    """Seconds of the processor for one training."""
     options = {} if epochs is None else {"epochs": epochs}
     model = make_method(method, seed=1, system=SYSTEM, options=options)
     began = time.process_time()

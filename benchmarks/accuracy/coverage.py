@@ -1,12 +1,12 @@
-"""How often intervals of ensembles hold the truth: Lorenz-63, N = 10^4.
+"""Share of true values inside intervals of ensembles: Lorenz-63, N = 10^4.
 
     python benchmarks/accuracy/coverage.py [--draws 5] [--starts 50] [--members 40]
 
 Closed form with refined states. Two kinds of forecasts: from clean states beyond the
 training part, where the field alone errs; and from states within it that every member
 estimates from the noisy samples (``draw_starts``), where the start errs too. The share
-of true values inside the central interval is to be compared with the level of the
-interval. Finished runs are kept in ``results/coverage_lorenz63.csv``, the table goes to
+of true values inside a central interval should equal the level of the interval.
+Finished runs are kept in ``results/coverage_lorenz63.csv``, the table goes to
 ``results/coverage_lorenz63.md``.
 """
 

@@ -1,4 +1,4 @@
-"""How gradients through chaos grow, and how windows of MP-NODE tame them.
+"""Growth of gradients through chaos, with and without the windows of MP-NODE.
 
     python benchmarks/accuracy/gradient_taming.py
 
@@ -16,7 +16,7 @@ from wpnode_ext.systems import Lorenz63
 
 DT, WINDOWS, SEEDS = 0.01, 10, (1, 2, 3)
 TIMES = (2, 5, 10, 20, 40)
-# As a replication of MP-NODE reports them, from one trajectory of its own.
+# Figures of a replication of MP-NODE, from one trajectory.
 PUBLISHED = {1: (0.76, 3.6, 22, 7.1e5, 1.2e13), WINDOWS: (4.1, 9.6, 6.7, 11, 14)}
 
 

@@ -35,7 +35,7 @@ KERNELS = (
     "finish_kernel",
     "finish_columns_kernel",
 )
-# Runs in the environment of the CUDA torch and prints one line a finding.
+# Runs in the environment of the CUDA torch and prints one finding a line.
 PROBE = """
 import ctypes, os
 import torch
@@ -80,7 +80,7 @@ else:
 
 
 class Unavailable(Exception):
-    """What this check needs and the machine does not offer."""
+    """The machine lacks something that this check needs."""
 
 
 def run(*command: str | Path, **variables: str) -> str:
@@ -99,7 +99,7 @@ def run(*command: str | Path, **variables: str) -> str:
 
 
 def environment(requirement: str) -> Path:
-    """The interpreter of an environment with a CUDA torch; made if need be."""
+    """The interpreter of an environment with a CUDA torch, created if missing."""
     python = BUILD / "venv" / "bin" / "python"
     if not python.exists():
         run(sys.executable, "-m", "venv", BUILD / "venv")
@@ -131,7 +131,7 @@ def install(python: Path, architectures: str) -> None:
 
 
 def find_cuobjdump(python: Path) -> str | None:
-    """From the toolkit, or the one triton, a dependency of torch, brings along."""
+    """Path of a tool: from the toolkit, or the copy that triton contains."""
     inside = "lib/python*/site-packages/triton/backends/nvidia/bin/cuobjdump"
     brought = [str(path) for path in python.parent.parent.glob(inside)]
     return next(filter(None, [shutil.which("cuobjdump"), *brought]), None)
@@ -208,7 +208,7 @@ def main() -> int:
         if not shutil.which("nvcc"):
             raise Unavailable("no nvcc on PATH")
         python = arguments.python or environment(arguments.torch)
-        # Not resolved: the link is what makes it the interpreter of an environment.
+        # Not resolved: the symbolic link identifies the environment.
         findings = check(python.absolute())
     except Unavailable as reason:
         print(f"skipped: {reason}")

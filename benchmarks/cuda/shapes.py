@@ -1,6 +1,7 @@
-"""The problems the CUDA kernels are judged by, and what they must move at least."""
+"""Default problems for the CUDA kernels, and the least traffic of each."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -31,7 +32,7 @@ class Shape:
         return (self.samples - 1 - self.ell) // self.q + 1
 
     def least_bytes(self, operator: str) -> int:
-        """Every input and output once. Left-hand sides are stored like sums."""
+        """Bytes of every input and output, once; left-hand sides have type of sums."""
         series = self.samples * self.state * self.dtype.itemsize
         wide = max(self.dtype.itemsize, 4)
         count = self.segments * self.state
@@ -40,9 +41,21 @@ class Shape:
         return series * (2 if operator == "weak_loss_grad" else 1) + residual + weights
 
     def operations(self, operator: str) -> int:
-        """Multiplications and additions: two per node, twice for the gradient."""
+        """Number of multiplications and additions, doubled for the gradient."""
         once = 2 * self.segments * self.state * (self.ell + 1)
         return once * (2 if operator == "weak_loss_grad" else 1)
+
+    def plan(self, operator: str) -> dict[str, Any]:
+        """The decomposition that the kernels choose."""
+        from cuda_sim.kernels import Segments, Weights, plan
+
+        return plan(
+            Segments(self.ell, self.q),
+            Weights(torch.ones(self.ell + 1)),
+            PURPOSES[operator],
+            self.dtype,
+            (1, self.samples, self.state),
+        )
 
 
 SHAPES = (

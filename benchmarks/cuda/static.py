@@ -5,10 +5,10 @@
     python benchmarks/cuda/static.py --jobs 1   # one compiler at a time
 
 Warnings are errors. Exits with status 1 if a kernel spills registers or uses local
-memory, if registers or shared memory keep the kernels of a default problem from half of
-the threads of a multiprocessor, if a kernel of the vector path does not move its
-vectors in one instruction, or if a kernel cannot read rows 16 bytes at a time. What was
-compiled is kept in build/cuda_static: a run that was stopped goes on where it was.
+memory, if registers or shared memory allow fewer than half of the threads of a
+multiprocessor in a default problem, if a kernel of the vector path does not move its
+vectors in one instruction, or if a kernel cannot read rows 16 bytes at a time. Results
+are kept in build/cuda_static, where an interrupted run continues.
 """
 
 import argparse
@@ -25,12 +25,9 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python_tests"))
 
-from shapes import OPERATORS, PURPOSES, SHAPES, Shape  # noqa: E402
+from shapes import OPERATORS, SHAPES, Shape  # noqa: E402
 from targets import TARGETS, Target, occupancy  # noqa: E402
 from usage import Usage, kernel_names, parse  # noqa: E402
-
-from cuda_sim import kernels  # noqa: E402
-from cuda_sim.kernels import Segments, Weights  # noqa: E402
 
 CSRC = ROOT / "csrc"
 BUILD = ROOT / "build" / "cuda_static"
@@ -63,10 +60,10 @@ def sources() -> list[Path]:
 
 
 def compile_one(source: Path, code: str, arch: str, product: str) -> str:
-    """What ptxas says or, for a virtual architecture, the PTX.
+    """Output of ptxas or, for a virtual architecture, the PTX.
 
-    Kept under a hash of everything that matters. `product` is nvcc's option for what to
-    make: objects with host code for the first target, device code alone for the others.
+    The file's name has a hash of sources and flags. `product` is nvcc's option for its
+    output: objects with host code for the first target, device code for the others.
     """
     headers = b"".join(
         path.read_bytes()
@@ -92,10 +89,10 @@ def compile_one(source: Path, code: str, arch: str, product: str) -> str:
 
 
 def check_vectors(ptx: str) -> list[str]:
-    """What the kernels fail to move in one instruction.
+    """Kernels that do not move their vectors, or rows of 16 bytes, in one instruction.
 
-    Vectors of the vector path, and rows of the series, which all kernels but the
-    adjoint keep in shared memory and bring there 16 bytes at a time.
+    All kernels but the adjoint copy rows of the series into shared memory, 16 bytes at
+    a time.
     """
     parts = re.split(r"\.entry\s+(\S+?)\(", ptx)
     problems = []
@@ -122,14 +119,8 @@ def check_vectors(ptx: str) -> list[str]:
 
 
 def instance(shape: Shape, operator: str) -> tuple[str, dict[str, int]]:
-    """The kernel a default problem runs, and its plan."""
-    plan = kernels.plan(
-        Segments(shape.ell, shape.q),
-        Weights(torch.ones(shape.ell + 1)),
-        PURPOSES[operator],
-        shape.dtype,
-        (1, shape.samples, shape.state),
-    )
+    """The kernel that a default problem runs, and its plan."""
+    plan = shape.plan(operator)
     arguments = f"{CPP_NAMES[shape.dtype]}, {plan['vector']}, {plan['mode']}"
     return f"{KERNELS[operator]}<{arguments}>", plan
 
@@ -137,7 +128,7 @@ def instance(shape: Shape, operator: str) -> tuple[str, dict[str, int]]:
 def judge_defaults(
     targets: list[Target], usage: dict[int, dict[str, Usage]]
 ) -> tuple[list[str], list[str]]:
-    """Rows of the table of default problems, and what is wrong with them."""
+    """Rows of the table of default problems, and the problems found."""
     rows, problems = [], []
     for shape in SHAPES:
         for operator in OPERATORS:

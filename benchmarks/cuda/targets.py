@@ -1,4 +1,4 @@
-"""What one multiprocessor of each compute capability holds."""
+"""Threads, registers and shared memory of a multiprocessor by architecture."""
 
 from dataclasses import dataclass
 

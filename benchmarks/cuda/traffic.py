@@ -1,4 +1,4 @@
-"""Counts what the CUDA kernels move, without a GPU, and writes traffic.md.
+"""Counts the memory traffic of the CUDA kernels without a GPU; writes traffic.md.
 
     python benchmarks/cuda/traffic.py
 
@@ -16,7 +16,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python_tests"))
 
-from shapes import OPERATORS, PURPOSES, SHAPES, Shape  # noqa: E402
+from shapes import OPERATORS, SHAPES, Shape  # noqa: E402
 
 from cuda_sim import kernels  # noqa: E402
 from cuda_sim.kernels import Segments, Traffic, Weights  # noqa: E402
@@ -37,7 +37,7 @@ class Device:
     float64: float
 
     def seconds(self, row: "Row") -> dict[str, float]:
-        """Time by each resource alone."""
+        """Seconds that each resource alone would take."""
         peak = self.float64 if row.shape.dtype == torch.float64 else self.float32
         return {
             "memory": row.moved / self.bytes_per_second,
@@ -96,7 +96,7 @@ def run(operator: str, shape: Shape) -> Traffic:
 
 
 def irregular_line(operator: str, shape: Shape) -> str:
-    """One weight row per segment: generated from times, and read from an array."""
+    """A row for weights of each segment: generated from times, or from an array."""
     segments = Segments(shape.ell, shape.q)
     wide = kernels.accumulator(shape.dtype)
     f = torch.ones(1, shape.samples, shape.state, dtype=shape.dtype)
@@ -117,13 +117,7 @@ def irregular_line(operator: str, shape: Shape) -> str:
 
 def measure(operator: str, shape: Shape) -> Row:
     traffic = run(operator, shape)
-    plan = kernels.plan(
-        Segments(shape.ell, shape.q),
-        Weights(torch.ones(shape.ell + 1)),
-        PURPOSES[operator],
-        shape.dtype,
-        (1, shape.samples, shape.state),
-    )
+    plan = shape.plan(operator)
     return Row(
         shape,
         operator,

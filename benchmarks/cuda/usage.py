@@ -1,4 +1,4 @@
-"""What ptxas says about the kernels: registers, stack and spills of each."""
+"""Registers, stack and spills of each kernel, from the output of ptxas."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def kernel_names(mangled: list[str]) -> list[str]:
 
 
 def parse(text: str) -> dict[str, Usage]:
-    """Usage by kernel, from what ptxas says."""
+    """Usage by kernel, from the output of ptxas."""
     found = re.findall(
         r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, "
         r"(\d+) bytes spill stores.*?Used (\d+) registers",

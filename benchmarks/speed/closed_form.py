@@ -13,8 +13,8 @@ the rows do not fit into memory it adds up the normal equations block by block. 
 the same hidden layer and take the same ridge, and the fields they find are compared.
 
 Versions take turns, so that a busy machine slows all of them alike; the seconds of the
-processor, all threads together, tell what an idle one would need. The peak of memory is
-measured in processes of their own, for N and for a fourth of it. The table goes to
+processor, all threads together, estimate those of an idle machine. Peak memory is
+measured in separate processes, for N and for a fourth of it. The table goes to
 ``results/closed_form.md``, all times to ``closed_form.csv``; problems that were
 not measured this time keep their rows.
 """
@@ -62,7 +62,7 @@ Times = tuple[float, float]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is fitted, and the bar in seconds."""
+    """Data, field and weak form of a fit, and the bar in seconds."""
 
     name: str
     series: Series
@@ -82,7 +82,7 @@ def make_problem(name: str, samples: int | None = None) -> Problem:
         )
         return Problem(name, make_series(v, dt=0.01), field, 50, 1.0)
     wanted = samples or 100_000
-    # A shorter trajectory, repeated, costs a fit the same as a long one.
+    # A repeated trajectory costs a fit as much as a long one, and less to simulate.
     piece = Lorenz96().simulate(min(wanted, 10_000), 0.01, seed=1)
     v = _scaled(piece.repeat(-(-wanted // len(piece)), 1)[:wanted])
     width = len(OFFSETS)
@@ -110,7 +110,7 @@ def ours(problem: Problem) -> NDArray[Any]:
 
 
 def plain(problem: Problem) -> NDArray[Any]:
-    """Features, segments as weighted sums of shifted slices, one solve."""
+    """The fit in numpy: features, weighted sums of shifted slices, one solve."""
     v, ell = problem.series.v.numpy(), problem.ell
     field = problem.field
     w_lhs, w_rhs = (w.numpy() for w in segment_weights(8, ell, 0.01))
@@ -153,7 +153,7 @@ def _sums(x: NDArray[Any], w: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def _features(field: LinearField, u: NDArray[Any]) -> NDArray[Any]:
-    """``[N, sites, J]``, in numpy."""
+    """Features in numpy, ``[N, sites, J]``."""
     local = field
     z = u[:, None]
     if isinstance(field, RingField):
@@ -169,7 +169,7 @@ def _features(field: LinearField, u: NDArray[Any]) -> NDArray[Any]:
 
 
 def measure(problem: Problem, rounds: int) -> tuple[dict[str, list[Times]], float]:
-    """Times of both versions in turns, and how far their coefficients differ."""
+    """Times of both versions in turns, and the difference of their fields."""
     versions: dict[str, Callable[[Problem], NDArray[Any]]] = {
         "ours": ours,
         "plain": plain,
@@ -199,14 +199,14 @@ def _print_peak(name: str, version: str, samples: int) -> None:
     warm = make_problem(name, 400)
     {"ours": ours, "plain": plain}[version](warm)
     before = _status("VmRSS")
-    # Forgets the peak so far, that of the simulation.
+    # Resets the peak, which was that of the simulation.
     Path("/proc/self/clear_refs").write_text("5")
     {"ours": ours, "plain": plain}[version](problem)
     print((_status("VmHWM") - before) / 1024)
 
 
 def _status(name: str) -> float:
-    """Kilobytes that the system counts for this process; Linux only."""
+    """Kilobytes of this process under a name of /proc/self/status; Linux only."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return float(next(x for x in lines if x.startswith(name)).split()[1])
 

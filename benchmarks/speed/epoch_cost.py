@@ -7,8 +7,8 @@ batches of 2048, p = 8, ell = 50, q = 2; strong windows T = 2 beside the weak fo
 T = 25 alone, dopri5 with tolerances of 1e-6. All methods see the same record in an
 epoch, with a segment or a window at every second sample, in three steps.
 
-"plain" gathers each segment and evaluates the network at each of its nodes, and solves
-the strong windows with torchdiffeq: what one writes from the formulas. Methods take
+"plain" gathers each segment, evaluates the network at each of its nodes, and solves the
+strong windows with torchdiffeq, as the formulas are written. Methods take
 turns, one epoch each, so that a busy machine slows all of them alike. The table goes to
 ``benchmarks/speed/results/epoch_cost.md``, all times to ``epoch_cost.csv``.
 """

@@ -3,8 +3,8 @@
     python benchmarks/speed/filter_cost.py [--rounds 3] [--threads 1]
 
 Three sums of sines, 5 % noise, float64, N = 10^4, 10^5, 10^6. Every call runs in a
-process of its own, so that its peak memory is its own: the high-water mark of the
-process less what was resident before the call, that is beyond the data.
+process of its own; its peak memory is the high-water mark of the process less what was
+resident before the call, data included.
 "Growth" is the exponent between the last two N; 1 is linear. The table goes to
 ``benchmarks/speed/results/filter_cost.md``, all rows to ``filter_cost_cpu.csv``.
 """
@@ -58,7 +58,7 @@ COLUMNS = {
 
 
 def measure_here(call: str, path: str, threads: int) -> dict[str, float]:
-    """Inside the child: one call, after a small one that warms up."""
+    """Measures one call in the child process, after a small one as warm-up."""
     torch.set_num_threads(threads)
     v = torch.from_numpy(np.load(path))
     CALLS[call](v[:2000].clone())
@@ -76,7 +76,7 @@ def measure_here(call: str, path: str, threads: int) -> dict[str, float]:
 
 
 def measure(call: str, path: Path, n: int, arguments: argparse.Namespace) -> dict:
-    # A fork has all imports already, and none of the data.
+    # A forked process has all imports, but not the data.
     context = multiprocessing.get_context("fork")
     with context.Pool(1, maxtasksperchild=1) as pool:
         task = (call, str(path), arguments.threads)
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="processes a row")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch")
     arguments = parser.parse_args()
-    # One thread here: a fork of a process with several may hang.
+    # One thread: forks of a process with several may hang.
     torch.set_num_threads(1)
     t = 0.01 * torch.arange(max(SIZES), dtype=torch.float64)
     speeds = torch.tensor([[5.0, 1.3], [6.1, 2.2], [7.3, 0.4]], dtype=torch.float64)

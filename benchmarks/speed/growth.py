@@ -1,4 +1,4 @@
-"""How the cost of the fused loss grows with N, D, ell and q."""
+"""Growth of the cost of the fused loss with N, D, ell and q."""
 
 import math
 import sys

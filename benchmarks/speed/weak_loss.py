@@ -75,7 +75,7 @@ def competitors(case: Case, lhs: Tensor, w: Tensor) -> dict[str, Loss]:
 
 
 def banded_matmul(case: Case, lhs: Tensor, w: Tensor) -> Loss:
-    """The correlation as one dense product, possible for short series only."""
+    """The correlation as one dense product; only short series allow it."""
     band = w.new_zeros(case.n_segments, case.n_samples)
     for k in range(case.n_segments):
         band[k, k * case.q : k * case.q + case.ell + 1] = w
@@ -94,7 +94,7 @@ def step(loss: Loss, f: Tensor) -> Callable[[], Tensor]:
 
 @dataclass(frozen=True)
 class Problem:
-    """Data of one case: the plan, and for the others what it has prepared."""
+    """Data of one case: the plan, and its left-hand side and weights."""
 
     plan: wp.WeakPlan
     f: Tensor
@@ -112,7 +112,7 @@ def problem(case: Case, dtype: torch.dtype, device: torch.device) -> Problem:
 
 
 def check(candidates: dict[str, Loss], f: Tensor) -> None:
-    """All candidates must agree before any is timed."""
+    """Raises an error unless all candidates agree."""
     results = {}
     for name, loss in candidates.items():
         value = step(loss, f)()

@@ -116,3 +116,20 @@ def test_make_has_the_targets_that_the_pages_name() -> None:
 def test_pictures_are_small() -> None:
     for path in re.findall(r"!\[.*?\]\((.+?)\)", README):
         assert (ROOT / path).stat().st_size < 150_000, path
+
+
+DOCS = ["README.md", "CONTRIBUTING.md", "docs/tree.md", "benchmarks/README.md"]
+DOCS += [str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "notes").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", DOCS)
+def test_files_that_a_page_names_exist(page) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    tops = [(ROOT / page).parent, ROOT, ROOT / "wpnode_ext", ROOT / "csrc" / "cuda"]
+    named = re.findall(r"`([\w/.]+\.(?:py|cpp|cuh?|h|md|csv|svg))`", text)
+    missing = [
+        name
+        for name in named
+        if "*" not in name and not any((top / name).exists() for top in tops)
+    ]
+    assert missing == []
