@@ -10,6 +10,11 @@ os.environ["OMP_NUM_THREADS"] = os.environ.get("WPNODE_TEST_THREADS", "1")
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
 os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
 
+# Processes that tests start find the modules beside this file, too.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+)
+
 import pytest
 import torch
 

@@ -1,7 +1,6 @@
 """Small training problems, run in this process or in another one."""
 
 import multiprocessing
-import os
 import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -80,8 +79,6 @@ def process(folder: Path, epochs: int, resume: bool = False) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
     # The first step of an optimiser imports torch._dynamo, which takes seconds.
     context.set_forkserver_preload(["training_cases", "torch._dynamo"])
-    # The server finds the modules to preload through the environment.
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parent))
     child = context.Process(target=train_into, args=(folder, epochs, resume))
     child.start()
     return child

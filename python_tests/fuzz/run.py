@@ -60,7 +60,7 @@ def _run_child(first: int, calls: int, tally: Tally) -> int:
         place.write(first.to_bytes(8, "little"))
         place.flush()
         command = [sys.executable, __file__, "--child", str(place.fileno())]
-        found = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+        found = filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])
         child = subprocess.Popen(
             [*command, "--first", str(first), "--calls", str(calls)],
             stdout=output,

@@ -177,9 +177,10 @@ for case in operator_cases.CASES.values():
         for actual, expected in test_ops.all_operators(case, dtype):
             test_ops.assert_near(actual, expected, tolerance * case.ell)
 """
+    here = str(Path(__file__).parent)
     environment = {
         "WPNODE_CPU_CAPABILITY": level,
-        "PYTHONPATH": f"{Path(__file__).parents[1]}{os.pathsep}{Path(__file__).parent}",
+        "PYTHONPATH": os.pathsep.join([here, os.environ["PYTHONPATH"]]),
     }
     result = subprocess.run(
         [sys.executable, "-P", "-c", program.replace("LEVEL", repr(level))],

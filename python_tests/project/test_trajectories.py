@@ -1,6 +1,7 @@
 """Shared trajectories have the same bits everywhere and solve their equations."""
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -70,7 +71,8 @@ for make, _ in test_trajectories.SHARED.values():
 def test_bits_do_not_depend_on_vector_instructions(draw_zero) -> None:
     """The other process forbids optional instructions to torch, NumPy and libc."""
     environment = Machine.of("default:baseline:1").environment()
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    here = str(Path(__file__).parent)
+    environment["PYTHONPATH"] = os.pathsep.join([here, environment["PYTHONPATH"]])
     command = [sys.executable, "-W", "ignore", "-c", PRINT_CHECKSUMS]
     run = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True

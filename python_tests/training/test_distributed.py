@@ -87,7 +87,6 @@ def start(target, folder: Path) -> list[BaseProcess]:
         port = probe.getsockname()[1]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["training_cases", "torch._dynamo"])
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))
     children: list[BaseProcess] = [
         context.Process(target=target, args=(rank, 2, port, folder))
         for rank in range(2)

@@ -67,7 +67,6 @@ def train(folder: Path, arguments: list[str], writes: int | None) -> None:
 def start(folder: Path, arguments: list[str], writes: int | None = None) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "torch._dynamo"])
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))
     child = context.Process(target=train, args=(folder, arguments, writes))
     child.start()
     return child
