@@ -17,6 +17,7 @@ from wpnode_ext.model.export import export_field
 from wpnode_ext.model.files import read_states
 from wpnode_ext.model.solve import complaint_about
 from wpnode_ext.settings.config import FieldConfig, OptimConfig, TrainConfig, WeakForm
+from wpnode_ext.training import TrainingDiverged
 from wpnode_ext.training.run_folder import RunFolder
 
 NOISE = 0.05
@@ -107,6 +108,11 @@ def test_a_field_that_misses_the_data_gives_way_to_the_network() -> None:
     assert fallen.config_.method == "wp" and fallen.states_ is None
     assert isinstance(fallen.field_, MLPField)
     assert fallen.why_.startswith("the closed form was tried, but")
+    # Where the network fails as well, the error has both reasons.
+    settings.optim = OptimConfig(lr=1e30)
+    both = "the closed form was tried, but .* then a network: .*diverged"
+    with pytest.raises(TrainingDiverged, match=both):
+        WPNODE(config=settings).fit(u, 0.02)
 
 
 @pytest.mark.parametrize(
