@@ -5,6 +5,7 @@ import functools
 from ctypes import byref, c_bool, c_double, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 
 KINDS = {"rhs": 0, "lhs": 1, "lhs2": 2}
 PURPOSES = {"residual": 0, "adjoint": 1, "loss_gradient": 2, "weight_gradient": 3}
 NO_LIMIT = 2**31 - 1
+# How ctypes passes the numbers among the arguments of a launcher.
+_NUMBERS = {bool: c_bool, float: c_double}
 
 
 class _Problem(ctypes.Structure):
@@ -129,22 +132,28 @@ def _output(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tens
     return torch.full(shape, torch.nan, dtype=dtype or like.dtype)
 
 
-def _workspace(size: int) -> Tensor:
+def _argument(value: Any) -> Any:
+    """The argument as ctypes passes it: tensors by address, structs by reference."""
+    if value is None or isinstance(value, Tensor):
+        return c_void_p(_pointer(value))
+    if isinstance(value, ctypes.Structure):
+        return byref(value)
+    return _NUMBERS[type(value)](value)
+
+
+def _launch(name: str, *arguments: Any) -> None:
+    _check(getattr(library(), f"sim_{name}")(*map(_argument, arguments)))
+
+
+def _workspace(name: str, *sizes: Any) -> Tensor:
+    size = getattr(library(), f"sim_{name}_workspace")(*map(_argument, sizes))
     return torch.full((size // 8,), torch.nan, dtype=torch.float64)
 
 
 def corr(x: Tensor, weights: Weights, segments: Segments, out: Tensor | None = None):
     batch, samples, state = x.shape
     y = _output(x, batch, segments.count(samples), state) if out is None else out
-    problem = segments.struct(x.dtype, batch, samples, state)
-    _check(
-        library().sim_corr(
-            byref(problem),
-            byref(weights.struct()),
-            c_void_p(_pointer(x)),
-            c_void_p(_pointer(y)),
-        )
-    )
+    _launch("corr", segments.struct(x.dtype, *x.shape), weights.struct(), x, y)
     return y
 
 
@@ -153,59 +162,25 @@ def corr_t(
 ) -> Tensor:
     batch, _, state = y.shape
     x = _output(y, batch, samples, state) if out is None else out
-    problem = segments.struct(y.dtype, batch, samples, state)
-    _check(
-        library().sim_corr_t(
-            byref(problem),
-            byref(weights.struct()),
-            c_void_p(_pointer(y)),
-            c_void_p(_pointer(x)),
-        )
-    )
+    _launch("corr_t", segments.struct(y.dtype, *x.shape), weights.struct(), y, x)
     return x
 
 
 def corr_w(y: Tensor, x: Tensor, segments: Segments, per_segment: bool) -> Tensor:
-    batch, samples, state = x.shape
-    problem = segments.struct(x.dtype, batch, samples, state)
-    shape = [segments.ell + 1]
-    if per_segment:
-        shape.insert(0, segments.count(samples))
-    gw = _output(x, *shape, dtype=accumulator(x.dtype))
-    work = _workspace(
-        library().sim_corr_w_workspace(byref(problem), c_bool(per_segment))
-    )
-    _check(
-        library().sim_corr_w(
-            byref(problem),
-            c_bool(per_segment),
-            c_void_p(_pointer(y)),
-            c_void_p(_pointer(x)),
-            c_void_p(_pointer(gw)),
-            c_void_p(_pointer(work)),
-        )
-    )
+    sizes = segments.struct(x.dtype, *x.shape), per_segment
+    rows = [segments.count(x.shape[1])] if per_segment else []
+    gw = _output(x, *rows, segments.ell + 1, dtype=accumulator(x.dtype))
+    _launch("corr_w", *sizes, y, x, gw, _workspace("corr_w", *sizes))
     return gw
 
 
 def weak_loss(
     lhs: Tensor, f: Tensor, weights: Weights, segments: Segments, scale: float
 ) -> Tensor:
-    problem = segments.struct(f.dtype, *f.shape)
-    struct = weights.struct()
+    sizes = segments.struct(f.dtype, *f.shape), weights.struct()
     loss = _output(f, 1, dtype=accumulator(f.dtype))
-    work = _workspace(library().sim_weak_loss_workspace(byref(problem), byref(struct)))
-    _check(
-        library().sim_weak_loss(
-            byref(problem),
-            byref(struct),
-            c_void_p(_pointer(lhs)),
-            c_void_p(_pointer(f)),
-            c_double(scale),
-            c_void_p(_pointer(loss)),
-            c_void_p(_pointer(work)),
-        )
-    )
+    work = _workspace("weak_loss", *sizes)
+    _launch("weak_loss", *sizes, lhs, f, scale, loss, work)
     return loss[0]
 
 
@@ -217,25 +192,11 @@ def weak_loss_grad(
     scale: float,
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    problem = segments.struct(f.dtype, *f.shape)
-    struct = weights.struct()
+    sizes = segments.struct(f.dtype, *f.shape), weights.struct()
     loss = _output(f, 1, dtype=accumulator(f.dtype))
     grad = _output(f, *f.shape) if out is None else out
-    work = _workspace(
-        library().sim_weak_loss_grad_workspace(byref(problem), byref(struct))
-    )
-    _check(
-        library().sim_weak_loss_grad(
-            byref(problem),
-            byref(struct),
-            c_void_p(_pointer(lhs)),
-            c_void_p(_pointer(f)),
-            c_double(scale),
-            c_void_p(_pointer(loss)),
-            c_void_p(_pointer(grad)),
-            c_void_p(_pointer(work)),
-        )
-    )
+    work = _workspace("weak_loss_grad", *sizes)
+    _launch("weak_loss_grad", *sizes, lhs, f, scale, loss, grad, work)
     return loss[0], grad
 
 
