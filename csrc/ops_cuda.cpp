@@ -241,6 +241,7 @@ std::tuple<Tensor, Tensor> segment_rows(const Tensor& t, const std::optional<Ten
 
 }  // namespace
 
+// The names of ops.cpp for the functions of this file, and `scale_`, which only CUDA has.
 STABLE_TORCH_LIBRARY_IMPL(wpnode, CUDA, m) {
     m.impl("corr", TORCH_BOX(&corr));
     m.impl("corr_t", TORCH_BOX(&corr_t));

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "../core/accumulator.h"
+
 namespace wpnode::cpu {
 
 struct BFloat16 {
@@ -51,17 +53,8 @@ struct Half {
     }
 };
 
-// The type sums are taken in, and the conversions to and from it.
-template <typename S>
-struct Accumulator {
-    using Type = float;
-};
-template <>
-struct Accumulator<double> {
-    using Type = double;
-};
-template <typename S>
-using AccumulatorOf = typename Accumulator<S>::Type;
+// Conversions to and from the type of sums.
+using core::AccumulatorOf;
 
 template <typename S>
 AccumulatorOf<S> widen(S x) {

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "core/accumulator.h"
 #include "cuda/device.cuh"
 
 namespace wpnode::cuda {
@@ -10,16 +11,7 @@ namespace wpnode::cuda {
 template <typename A>
 inline constexpr A kNan = std::numeric_limits<A>::quiet_NaN();
 
-template <typename T>
-struct Accumulator {
-    using type = float;
-};
-template <>
-struct Accumulator<double> {
-    using type = double;
-};
-template <typename T>
-using AccumulatorOf = typename Accumulator<T>::type;
+using core::AccumulatorOf;
 
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ double widen(double x) { return x; }

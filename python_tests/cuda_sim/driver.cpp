@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "core/accumulator.h"
 #include "cuda/divide.cuh"
 #include "cuda/launchers.h"
 #include "simulator/runtime.h"
@@ -59,15 +60,6 @@ template <>
 constexpr DType kType<__half> = DType::kFloat16;
 template <>
 constexpr DType kType<__nv_bfloat16> = DType::kBFloat16;
-
-template <typename T>
-struct Wide {
-    using type = float;
-};
-template <>
-struct Wide<double> {
-    using type = double;
-};
 
 // `size` elements, the last of them at the end of the allocation.
 template <typename T>
@@ -114,7 +106,7 @@ void compare(const Case& c, const char* name, Buffer<T>& got, const std::vector<
 
 template <typename T>
 void run(const Case& c) {
-    using A = typename Wide<T>::type;
+    using A = wpnode::core::AccumulatorOf<T>;
     std::mt19937 random(1);
     Problem problem;
     problem.dtype = kType<T>;
