@@ -1,4 +1,4 @@
-"""Series from arrays: what is accepted, what is mended, what is refused."""
+"""Series from arrays: which are accepted, completed or refused."""
 
 import numpy as np
 import pytest
@@ -213,14 +213,14 @@ def test_require_sees_borders_gaps_and_missing_samples() -> None:
     parts[1][3] = NAN
     series = make_series(parts, dt=1.0)
     assert series.require(10, "a test") is series
-    with pytest.raises(ValueError, match="has 10 samples, fewer than the 11 needed"):
+    with pytest.raises(ValueError, match="`v` must have 11 samples .* has 10"):
         series.require(11, "a test")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"v": np.ones((2, 3)), "dt": 1.0}, "has 2 samples; the shortest weak form"),
+        ({"v": np.ones((2, 3)), "dt": 1.0}, "`v` must have at least 3 samples; got 2"),
         ({"v": np.ones(9)}, "one of `dt` and `t` must be given"),
         ({"v": np.ones(9), "dt": -1.0}, "`dt` must be positive; got -1.0"),
         ({"v": np.full(9, np.inf), "dt": 1.0}, "must not hold infinity"),
@@ -228,7 +228,10 @@ def test_require_sees_borders_gaps_and_missing_samples() -> None:
         ({"v": np.ones(5), "t": np.array([0, 1, 1, 2, 3])}, "got 1 at index 2 after 1"),
         ({"v": np.ones(5), "t": np.arange(4)}, "`t` must have one entry for each of"),
         ({"v": np.ones(5), "t": [0, 1, NAN, 3, 4]}, "must be finite"),
-        ({"v": np.array([[1.0, NAN]] * 5), "dt": 1.0}, "1 of 2 entries .* no sample"),
+        (
+            {"v": np.array([[1.0, NAN]] * 5), "dt": 1.0},
+            "`v` must have a sample of every entry .* 1 of 2",
+        ),
         ({"v": np.ones((5, 2)), "dt": 1.0, "names": ("a",)}, "`names` must name"),
         ({"v": np.ones(5), "dt": 1.0, "mask": np.ones((5, 3))}, "`mask` must have"),
         ({"v": np.ones(5), "dt": 1.0, "forcing": np.ones(4)}, "`forcing` must have"),
@@ -253,5 +256,7 @@ def test_series_check_themselves() -> None:
         Series(v=v, lengths=(3, 2), dt=1.0)
     with pytest.raises(ValueError, match="`mask` must have the shape"):
         Series(v=v, lengths=(6,), dt=1.0, mask=torch.zeros(6, dtype=torch.bool))
-    with pytest.raises(ValueError, match="training part would be empty"):
+    with pytest.raises(
+        ValueError, match="`fraction` must .* the training part would be empty"
+    ):
         make_series(np.ones(8), dt=1.0).split(0.5, min_length=5)

@@ -214,7 +214,7 @@ def test_misuse_is_refused_with_the_reason(fitted) -> None:
         WPNODE().forecast(torch.zeros(2), DT * torch.arange(3))
     with pytest.raises(ValueError, match=r"`u0` must have shape \[2\]"):
         fitted.forecast(torch.zeros(3), DT * torch.arange(3))
-    with pytest.raises(ValueError, match="a Series has its own dt"):
+    with pytest.raises(ValueError, match="`dt` must not be given"):
         fitted.fit(make_series(physical(), dt=DT), DT)
     with pytest.raises(ValueError, match="needs the `run` folder"):
         WPNODE(config=config()).fit(physical(), DT, resume=True)

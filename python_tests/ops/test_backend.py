@@ -1,4 +1,4 @@
-"""Loading the compiled module: every way it can fail says why and what to do."""
+"""Loading the compiled module: every failure says its reason and a remedy."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""The compiled module itself: what it needs, says, and demands of the processor."""
+"""The compiled module: its libraries, its build information, its instruction sets."""
 
 import re
 import shutil

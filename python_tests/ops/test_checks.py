@@ -1,4 +1,4 @@
-"""What is refused, and in which words."""
+"""The operators refuse invalid arguments, and name them."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What only a CUDA device can show of values: weights made there, halves, large arrays.
+"""Values that need a CUDA device: weights made there, halves, large arrays.
 
 Values and derivatives on a device are tested together with those on the CPU, by the
 `device` fixture of test_ops.py and test_autograd.py.

@@ -1,4 +1,4 @@
-"""What only a CUDA device can show of execution: streams, graphs, several devices."""
+"""Execution on CUDA devices: streams, graphs, several devices."""
 
 import pytest
 import torch

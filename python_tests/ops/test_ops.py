@@ -112,7 +112,7 @@ def test_results_have_the_same_bits_for_any_number_of_threads(name, dtype):
 
 
 def test_tiles_meet_without_a_seam():
-    """A long record gives, bit for bit, what each of its parts gives alone."""
+    """A long record gives the bits that each of its parts gives alone."""
     case = CASES["several tiles"]
     f, w = case.series(torch.float32), case.weights(torch.float32)
     whole = ops.corr(f, w, q=2)

@@ -248,5 +248,5 @@ def test_a_series_object_is_taken_as_it_is() -> None:
 
 def test_a_series_has_its_own_times_and_gaps() -> None:
     series = make_series(normal(30, 2), dt=0.1)
-    with pytest.raises(ValueError, match="a Series has its own dt"):
+    with pytest.raises(ValueError, match="`dt` must not be given"):
         smooth_states(linear_field, series, sigma=1.0, process_noise=0.1, dt=0.2)

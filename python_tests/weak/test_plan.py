@@ -1,4 +1,4 @@
-"""What a plan keeps apart and what it prepares: series, gaps, missing samples."""
+"""A plan separates series, gaps and missing samples, and prepares left-hand sides."""
 
 import copy
 import pickle

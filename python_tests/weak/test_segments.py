@@ -8,7 +8,7 @@ from wpnode_ext.weak.segments import gap_free_runs, segment_starts, window_start
 
 
 def follows(n, lengths, missing, t, max_gap):
-    """Whether sample n + 1 follows sample n in a run, decided one pair at a time."""
+    """True if sample n + 1 follows sample n in a run, decided one pair at a time."""
     ends, total = set(), 0
     for length in lengths:
         total += length

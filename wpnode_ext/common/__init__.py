@@ -1,1 +1,1 @@
-"""Files, arrays and names: what every layer may use."""
+"""Files, arrays and names for every layer."""

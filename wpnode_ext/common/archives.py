@@ -1,8 +1,8 @@
-"""Files of arrays, read only where what they declare fits into the memory.
+"""Reads files of arrays, and refuses those that declare more than memory holds.
 
-A file of a few kilobytes may declare numbers without end, and a compressed one may hold
-them: both are looked at before anything is expanded. The limit is the memory of the
-machine, or what the control group of the process may use, where that is less.
+A file of a few kilobytes may declare any number of values, and a compressed one may
+hold them: sizes are checked before anything is expanded. The limit is the memory of the
+machine, or that of the control group of the process if it is less.
 """
 
 import os
@@ -46,7 +46,7 @@ def memory_limit() -> int:
 
 
 def check_size(declared: int, path: str | Path) -> None:
-    """Raises if so many bytes are more than the memory can hold."""
+    """Raises if the declared bytes are more than the memory can hold."""
     limit = memory_limit()
     if declared > limit:
         raise TooLargeError(
@@ -68,7 +68,7 @@ def check_mat(path: Path) -> None:
     with path.open("rb") as file:
         order = _MAT_ORDERS.get(file.read(_MAT_HEADER)[-4:])
         if order is None:
-            return  # another version, which is not compressed, or no such file
+            return  # another version, which is not compressed, or not a MATLAB file
         while len(tag := file.read(_MAT_TAG)) == _MAT_TAG and total <= limit:
             kind = int.from_bytes(tag[:4], order)
             size = int.from_bytes(tag[4:], order)
@@ -105,7 +105,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _check_header(file: Any, size: int, path: Path) -> None:
-    """Raises unless a file in numpy's format holds what its header declares."""
+    """Raises unless a file in numpy's format is as long as its header declares."""
     found = np.lib.format.read_magic(file)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,

@@ -1,4 +1,4 @@
-"""Arrays as users have them, tensors and generators as the library needs them."""
+"""Turns arrays and seeds of users into tensors and generators."""
 
 import numpy as np
 import torch

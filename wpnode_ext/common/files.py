@@ -2,8 +2,8 @@
 
 A file is written under a temporary name beside its own and renamed. A process that is
 killed on the way leaves the temporary file behind; the next one that writes the same
-file removes it. Locks tell such leftovers from files that are being written: the kernel
-gives up the lock of a process that has died, on whatever machine.
+file removes it. A file that is being written is locked, and a leftover is not: the
+kernel releases the locks of a process that has died.
 """
 
 import errno
@@ -19,7 +19,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-# What to do about the failures that users can do something about.
+# Remedies for the failures that users can remedy.
 _REMEDIES = {
     errno.ENOSPC: "make room on the disk, or write elsewhere",
     errno.EDQUOT: "your quota is used up: make room, or write elsewhere",
@@ -55,7 +55,7 @@ def named_errors(path: str | Path) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """An error of the system in one line: the file, what failed, what to do."""
+    """An error of the system in one line: the file, the failure, the remedy."""
     if error.strerror is None:
         return str(error)
     text = error.strerror.lower()
@@ -193,11 +193,11 @@ def _prefix(name: str) -> str:
 def printable(text: object, *, keep: str = "") -> str:
     r"""`text` with control characters as escapes, ``\x1b`` for instance.
 
-    A name may hold what a terminal obeys: colours, cursor moves, marks that turn the
-    direction of the text, half of a surrogate pair.
+    A name may hold characters that a terminal obeys: colours, cursor moves, marks that
+    turn the direction of the text, half of a surrogate pair.
 
     Args:
-        text: what is shown.
+        text: the text to show.
         keep: characters that stay as they are.
     """
     plain = str(text)

@@ -1,4 +1,4 @@
-"""How the C library treats memory that tensors have given back."""
+"""Makes the C library keep the memory that tensors give back."""
 
 import ctypes
 
@@ -15,11 +15,11 @@ def keep_freed_memory() -> bool:
     from step to step, gains nothing (two runs each, one thread).
 
     The setting is the whole process's, lasts until it ends, and keeps as much memory as
-    the process ever used at once. The command ``wpnode`` takes it for itself; in a
-    program of your own it is yours to call.
+    the process ever used at once. The command ``wpnode`` calls this function; a program
+    of your own may.
 
     Returns:
-        Whether it was set; other C libraries do not have it.
+        True if it was set; C libraries other than glibc do not have it.
     """
     try:
         libc = ctypes.CDLL(None)

@@ -28,7 +28,7 @@ class Registry(Generic[Entry]):
     Args:
         setting: the setting or argument that holds such a name, e.g. "field.kind";
             error messages begin with it.
-        plural: what the entries are, e.g. "fields", for messages.
+        plural: name of the entries in messages, e.g. "fields".
     """
 
     def __init__(self, setting: str, plural: str) -> None:
@@ -62,7 +62,7 @@ class Registry(Generic[Entry]):
         return decorate
 
     def remove(self, name: str) -> None:
-        """Removes an entry; tests that add one leave no trace so."""
+        """Removes an entry, for tests that add one."""
         self.find(name)
         del self._entries[name]
 
@@ -71,11 +71,11 @@ class Registry(Generic[Entry]):
 
         Args:
             name: as it was added.
-            setting: what the message calls the name in place of `self.setting`.
+            setting: name of the setting in the message, in place of `self.setting`.
 
         Raises:
-            ValueError: there is no such entry. The message lists the names there are,
-                with the nearest one.
+            ValueError: the name is unknown. The message lists all names, and the
+                nearest one.
         """
         if name in self:
             return self._entries[name]
@@ -107,7 +107,7 @@ def suggestion(name: object, known: Iterable[str], *, quote: str = "'") -> str:
     """`` Did you mean 'x'?`` with the known name nearest to `name`; "" if none is near.
 
     Args:
-        name: what was given; anything but text has no near name.
+        name: the given name; anything but text has no near one.
         known: names there are.
         quote: put around the suggested name.
     """

@@ -1,4 +1,4 @@
-"""Vocabulary of the signatures: what a field is, what an array may be."""
+"""Types of the signatures: fields, and arrays of users."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,5 +11,5 @@ from torch import Tensor
 # number, a scalar tensor, or one value a batch element.
 Field = Callable[[Any, Tensor], Tensor]
 
-# What users have in hand; integers are accepted and become float64.
+# Arrays of users; integers become float64.
 Array = Tensor | NDArray[np.generic]

@@ -1,9 +1,12 @@
 """The earth of climate data: the Gaussian grid, and sunlight as ERA5 counts it.
 
-Sunlight at the top of the atmosphere is an input that is known ahead.
-The flux at time t is ``S(t) R^-2 max(0, cos phi cos delta cos H + sin phi sin delta)``
-with the solar constant S, the distance R, the declination delta, the hour angle H and
-the latitude phi; formulas and constants are those of the ECMWF model.
+Sunlight at the top of the atmosphere is an input known ahead. With the solar constant
+S, the distance R, the declination delta, the hour angle H and the latitude phi its flux
+at time t is ::
+
+    S(t) R^-2 max(0, cos phi cos delta cos H + sin phi sin delta).
+
+Formulas and constants are those of the ECMWF model.
 """
 
 from typing import Any, NamedTuple
@@ -68,7 +71,7 @@ def incident_radiation(
 
 
 class _Sun:
-    """Where the sun is at some times, ``[n]`` each; angles in radians, distance in AU.
+    """Place of the sun at some times, ``[n]`` each; angles in radians, distance in AU.
 
     Attributes:
         constant: flux at a distance of 1, W/m^2.

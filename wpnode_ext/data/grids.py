@@ -34,17 +34,17 @@ def load_grid(
         path: file, or folder that ends in ".zarr".
         columns: variables, all on one grid; default all that depend on time.
         dt: distance of the samples, where the file has no times. Beside some it must
-            say the same; of dates it says in which unit a step is counted.
+            say the same; for dates it sets the unit in which a step is counted.
         time: dimension of the time; default the one that holds dates, or else is
             named "t", "time" or the like.
         time_unit: unit of the times, see
             :func:`~wpnode_ext.data.tables.dates_to_numbers`.
-        missing: what to do with cells that have no value at any time, such as the sea
-            in data over land: "refuse", or "drop" them; the state is then the vector of
-            the other cells, and ``meta["cells"]`` holds their places in the grid.
+        missing: "refuse" or "drop" cells without a value at any time, such as the sea
+            in data over land. If they are dropped, the state is the vector of the other
+            cells, and ``meta["cells"]`` holds their places in the grid.
 
     Raises:
-        ImportError: xarray, or what it needs for this file, is not installed.
+        ImportError: xarray, or a package it needs for this file, is not installed.
         ValueError: the file cannot be used; the message says why.
     """
     path = Path(path)

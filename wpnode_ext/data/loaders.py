@@ -1,4 +1,4 @@
-"""From a file to a `Series`: the format by the ending, arrays by their names."""
+"""Reads a `Series` from a file; the ending of its name decides the format."""
 
 import pickle
 import zipfile
@@ -27,7 +27,7 @@ from .tables import TimeUnit, dates_to_numbers, listed, load_csv
 
 
 def load_series(path: str | Path, **options: Any) -> Series:
-    """Observations from a file; the ending tells the format.
+    """Observations from a file; the ending of its name decides the format.
 
     ==================  ==========================================================
     .csv .tsv .txt      :func:`load_csv`: a table with a header
@@ -41,9 +41,10 @@ def load_series(path: str | Path, **options: Any) -> Series:
             common to all.
 
     Raises:
-        FileNotFoundError, ValueError: there is no such file, or it cannot be read. A
-            file that declares more numbers than the memory of the machine holds, or of
-            the control group, is refused before it is expanded.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file cannot be read. A file that declares more numbers than the
+            memory of the machine, or of the control group, holds is refused before it
+            is expanded.
     """
     path = checked_path(path, "path")
     if not path.exists():
@@ -60,7 +61,7 @@ def load_series(path: str | Path, **options: Any) -> Series:
     except ValueError as error:
         if str(path) in str(error):
             raise
-        # The series that is made of the arrays does not know where they come from.
+        # `make_series` does not know the file.
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -83,8 +84,8 @@ def load_arrays(
         path: ".npy", ".npz", ".pt" (a tensor, or a dictionary of tensors) or ".mat"
             (up to version 7).
         dt: distance of the samples, or the name of the array that holds it; default
-            the array "dt", if there is one. Beside times it must say the same; of dates
-            it says in which unit a step is counted.
+            the array "dt", if there is one. Beside times it must say the same; for
+            dates it sets the unit in which a step is counted.
         time: array with the times; default "t" or "time", if there is one that has no
             other role.
         columns: arrays of the state, joined along the last axis; default "v", or the
@@ -102,7 +103,7 @@ def load_arrays(
             raise
         raise ValueError(_unreadable(path, error)) from error
     except Exception as error:
-        # Broken bytes make the readers fail in every way there is.
+        # Damaged bytes make the readers fail in any way.
         raise ValueError(_unreadable(path, error)) from error
     taken = {*(columns or []), *(forcing or [])}
     if dt is None and "dt" in held and "dt" not in taken:
@@ -176,7 +177,7 @@ def _read_torch(path: Path) -> Mapping[str, Any]:
         held = {"v": held}
     for value in held.values():
         parts = value if isinstance(value, list | tuple) else [value]
-        # Strides of zero show more numbers than a tensor stores.
+        # A tensor with strides of zero has more numbers than it stores.
         shown = [x.numel() * x.element_size() for x in parts if isinstance(x, Tensor)]
         check_size(sum(shown), path)
     return {str(name): value for name, value in held.items()}
@@ -196,7 +197,7 @@ def _read_mat(path: Path) -> Mapping[str, Any]:
 def _unreadable(path: Path, error: Exception) -> str:
     reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
     if isinstance(error, pickle.UnpicklingError) or "allow_pickle" in reason:
-        # Readers speak of arguments of their own, which are not ours to give.
+        # The readers name arguments that callers of this package cannot give.
         reason = "it holds more than numbers and plain values, or is damaged"
     return f"{path} cannot be read as {path.suffix}: {reason}."
 

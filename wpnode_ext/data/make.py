@@ -1,6 +1,7 @@
-"""From arrays as users have them to a `Series`, or to a refusal with the reason."""
+"""Builds a `Series` from the arrays of a user, or refuses them with the reason."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,36 @@ from ..common.arrays import as_float64
 from ..common.typing import Array
 from .series import Series, irregular_steps
 
-# Observations as users have them: one array, several, or a series.
+# Observations of a user: one array, several, or a series.
 Data = Array | Sequence[Array] | Series
 
 # A weak form needs ell + 1 >= 3 samples, whatever else is chosen.
 FEWEST_SAMPLES = 3
-# How far a given step may be from that of the times, relative to it.
-SAME_STEP = 1e-4
-# Times are on a grid if they are off it by no more than this share of the step beside
-# their rounding; a rounding to decimals above the second share hides where they are.
-GRID_SLACK, COARSEST = 1e-6, 0.1
-# Decimals that times are looked at for: more are the rounding of floats.
-DECIMALS = 9
-# Absent samples in a row at which a series may be cut in two.
-LONG_GAP = 100
+
+
+@dataclass(frozen=True)
+class GridRule:
+    """Decides when :func:`make_series` takes times for a grid with absent samples.
+
+    Attributes:
+        same_step: largest relative difference between a given `dt` and the step of the
+            times.
+        slack: largest distance of times from the grid, as a share of the step, beyond
+            their rounding.
+        coarsest: largest rounding of times, as a share of the step, that counts as
+            rounding; a larger one hides the grid.
+        decimals: most decimals times were rounded to. More are the rounding of floats.
+        long_gap: absent samples in a row at which a series may be cut in two.
+    """
+
+    same_step: float = 1e-4
+    slack: float = 1e-6
+    coarsest: float = 0.1
+    decimals: int = 9
+    long_gap: int = 100
+
+
+_GRID = GridRule()
 
 
 def make_series(
@@ -37,6 +54,7 @@ def make_series(
     forcing: Array | Sequence[Array] | None = None,
     names: Sequence[str] | None = None,
     meta: Mapping[str, Any] | None = None,
+    grid: GridRule = _GRID,
 ) -> Series:
     """Checked observations of one series, or of many given as a list.
 
@@ -54,7 +72,8 @@ def make_series(
         forcing: known inputs at the samples, ``[N]`` or ``[N, *forcing]``. A sample
             whose forcing is NaN is missing.
         names: names of the entries of the state.
-        meta: what is known of the source.
+        meta: facts about the source.
+        grid: decides whether times are on a grid.
 
     Raises:
         ValueError: the data cannot be used; the message says why.
@@ -77,15 +96,15 @@ def make_series(
     if len(shapes) > 1:
         raise ValueError(f"all series must have one state shape; got {sorted(shapes)}.")
     if t is not None:
-        step, pieces = _on_grid(pieces)
+        step, pieces = _on_grid(pieces, grid)
         if dt is not None:
-            _check_same_step(dt, step, pieces)
+            _check_same_step(dt, step, pieces, grid)
         dt = step
     return _joined(pieces, dt, names, meta)
 
 
 class _Piece:
-    """One series on its way: values and inputs with NaN where missing, times."""
+    """One series in preparation: values and inputs with NaN where missing, times."""
 
     def __init__(self, v: Tensor, t: Tensor | None, forcing: Tensor | None) -> None:
         self.v, self.t, self.forcing = v, t, forcing
@@ -105,8 +124,8 @@ class _Piece:
         n = len(v)
         if n < FEWEST_SAMPLES:
             raise ValueError(
-                f"{name} has {n} samples; the shortest weak form needs "
-                f"{FEWEST_SAMPLES}, and usual ones 20 to 100."
+                f"{name} must have at least {FEWEST_SAMPLES} samples; got {n}. The "
+                "shortest weak form needs as many, usual ones 20 to 100."
             )
         if v.isinf().any():
             raise ValueError(
@@ -137,12 +156,15 @@ class _Piece:
 
 
 def as_series(v: Data, **arguments: Any) -> Series:
-    """`v` if it is a series, else what :func:`make_series` makes of it."""
+    """`v` if it is a series, else the result of :func:`make_series`."""
     if not isinstance(v, Series):
         return make_series(v, **arguments)
     given = [name for name, value in arguments.items() if value is not None]
     if given:
-        raise ValueError(f"a Series has its own {', '.join(given)}; do not give them.")
+        names = " and ".join(f"`{name}`" for name in given)
+        raise ValueError(
+            f"{names} must not be given beside a Series, which has its own."
+        )
     return v
 
 
@@ -179,9 +201,11 @@ def _check_times(t: Float[Tensor, " N"], name: str) -> None:
         )
 
 
-def _check_same_step(dt: float, step: float | None, pieces: list[_Piece]) -> None:
+def _check_same_step(
+    dt: float, step: float | None, pieces: list[_Piece], grid: GridRule
+) -> None:
     """Raises unless `dt` is the step of the grid that the times are on."""
-    if step is not None and abs(dt - step) <= SAME_STEP * step:
+    if step is not None and abs(dt - step) <= grid.same_step * step:
         return
     times = [piece.t for piece in pieces if piece.t is not None]
     irregular = f"are irregular, {irregular_steps(times)}"
@@ -192,11 +216,11 @@ def _check_same_step(dt: float, step: float | None, pieces: list[_Piece]) -> Non
     )
 
 
-def _on_grid(pieces: list[_Piece]) -> tuple[float | None, list[_Piece]]:
+def _on_grid(pieces: list[_Piece], grid: GridRule) -> tuple[float | None, list[_Piece]]:
     """The step of the grid that all times are on, and the series laid out on it.
 
-    Times are on a grid if their distance from it is that of rounding, and if no more
-    samples are absent from it than are there, long gaps left out.
+    Times are on a grid if only rounding moved them from it, and if at least half of its
+    samples are present, long gaps left out.
 
     Returns:
         None and the series as they are where the times are irregular.
@@ -204,7 +228,7 @@ def _on_grid(pieces: list[_Piece]) -> tuple[float | None, list[_Piece]]:
     times = [piece.t for piece in pieces if piece.t is not None]
     steps = torch.cat([t.diff() for t in times])
     exact = max(_float_error(t) for t in times)
-    written = max(_written_error(t) for t in times)
+    written = max(_written_error(t, grid.decimals) for t in times)
     # Where every other sample is absent the median is a multiple of the step.
     for guess in (steps.median(), steps.min()):
         near = steps[(steps / guess - 1).abs() < 0.25]
@@ -212,10 +236,11 @@ def _on_grid(pieces: list[_Piece]) -> tuple[float | None, list[_Piece]]:
         if torch.cat([count.diff() for count in counts]).min() < 1:
             continue
         dt, distance = _fitted_grid(times, counts)
-        rounded = written if written <= COARSEST * dt else 0.0
-        if distance > exact + max(rounded, GRID_SLACK * dt):
+        rounded = written if written <= grid.coarsest * dt else 0.0
+        if distance > exact + max(rounded, grid.slack * dt):
             continue
-        laid = [_laid_out(p, c) for p, c in zip(pieces, counts, strict=True)]
+        pairs = zip(pieces, counts, strict=True)
+        laid = [_laid_out(piece, rows, grid.long_gap) for piece, rows in pairs]
         if all(parts for parts in laid):
             return dt, [part for parts in laid for part in parts]
     return None, pieces
@@ -240,28 +265,28 @@ def _fitted_grid(times: list[Tensor], counts: list[Tensor]) -> tuple[float, floa
 
 
 def _float_error(t: Float[Tensor, " N"]) -> float:
-    """Rounding of times that were summed up in float64, or are float32 numbers."""
+    """Rounding of times that were summed in float64, or are float32 numbers."""
     largest = t.abs().max().item()
     single = torch.equal(t.float().double(), t)
     eps = torch.finfo(torch.float32 if single else torch.float64).eps
     return 4 * eps * largest * (1.0 if single else len(t) ** 0.5)
 
 
-def _written_error(t: Float[Tensor, " N"]) -> float:
+def _written_error(t: Float[Tensor, " N"], decimals: int) -> float:
     """Rounding of times that were written with few decimals, or 0."""
     eps = 4 * torch.finfo(torch.float64).eps * t.abs().max().item()
-    for unit in (10.0**-decimals for decimals in range(DECIMALS + 1)):
+    for unit in (10.0**-digits for digits in range(decimals + 1)):
         if ((t / unit).round() * unit - t).abs().max() <= eps:
             # A fit to rounded times errs a little more than their rounding.
             return 1.1 * unit / 2
     return 0.0
 
 
-def _laid_out(piece: _Piece, rows: Int[Tensor, " N"]) -> list[_Piece]:
+def _laid_out(piece: _Piece, rows: Int[Tensor, " N"], long_gap: int) -> list[_Piece]:
     """The samples of a series in their rows of a grid, absent ones as NaN.
 
-    Long gaps end a series and begin another where more samples would be absent than
-    are there; none is given back where that does not help.
+    Long gaps split the series where more samples would be absent than present. The
+    result is empty if splitting does not help.
     """
     assert piece.t is not None
     absent = rows.diff() - 1
@@ -269,7 +294,7 @@ def _laid_out(piece: _Piece, rows: Int[Tensor, " N"]) -> list[_Piece]:
     longest = absent.argsort(descending=True)
     saved = absent[longest].cumsum(0)
     cuts = int((saved < too_many).sum()) + 1 if too_many > 0 else 0
-    if cuts > len(longest) or (cuts and absent[longest[cuts - 1]] < LONG_GAP):
+    if cuts > len(longest) or (cuts and absent[longest[cuts - 1]] < long_gap):
         return []
     ends = (longest[:cuts] + 1).sort().values.tolist()
     parts = []
@@ -300,8 +325,8 @@ def _joined(
     if empty.any():
         where = empty.nonzero()[0].tolist()
         raise ValueError(
-            f"{int(empty.sum())} of {empty.numel()} entries of the state have no "
-            f"sample at all, e.g. {where}; drop them before."
+            "`v` must have a sample of every entry of the state; got none for "
+            f"{int(empty.sum())} of {empty.numel()}, e.g. {where}. Drop these entries."
         )
     state = pieces[0].v.shape[1:]
     if names is not None and (len(state) != 1 or len(names) != state[0]):
@@ -333,7 +358,7 @@ def _spread(
 
 
 def _inputs(pieces: list[_Piece]) -> Float[Tensor, "N ..."] | None:
-    """Those of absent samples are no zeros, which would be felt by what reads them."""
+    """Inputs, those of missing samples interpolated: zeros would act on a field."""
     there = [_interpolated(p.forcing, p.t) for p in pieces if p.forcing is not None]
     return torch.cat(there) if there else None
 

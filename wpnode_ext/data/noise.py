@@ -1,4 +1,4 @@
-"""Observational noise, with the level defined in any of the ways papers use."""
+"""Adds observational noise, its level defined in any of the ways papers use."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -13,7 +13,7 @@ from ..common.typing import Array
 
 NoiseMode = Literal["global_rms", "component_rms", "component_std"]
 
-# What a ratio refers to, in words.
+# The reference of a ratio, in words.
 NOISE_OF: dict[str, str] = {
     "global_rms": "the RMS of the signal",
     "component_rms": "the RMS of every component",
@@ -26,7 +26,7 @@ def noise_level(
 ) -> Float[Tensor, "..."]:
     """Standard deviation of the noise for a clean series, per component.
 
-    Modes, none of which equals another except for special data:
+    Modes, which differ for all but special data:
 
     - "global_rms": ``noise_ratio * RMS(u)`` over all entries, one value for all
       components; the paper's. On Lorenz-63, 5 % is then 10 % of std(x).
@@ -36,7 +36,7 @@ def noise_level(
     Args:
         u: clean series, ``[N, *state]``.
         noise_ratio: level, e.g. 0.05 for 5 %.
-        mode: what the level refers to; name it with every result.
+        mode: reference of the level; name it with every result.
 
     Returns:
         float64 ``[*state]``.
@@ -90,7 +90,7 @@ def add_noise(
     Args:
         u: clean series, ``[N, *state]``.
         noise_ratio: level, e.g. 0.05 for 5 %.
-        mode: what the level refers to, see :func:`noise_level`.
+        mode: reference of the level, see :func:`noise_level`.
         seed: seed, or generator on the CPU.
 
     Returns:
@@ -115,7 +115,7 @@ def noise_table(
         names: of the components.
         sigma: standard deviation of the noise.
         spread: standard deviation of the data.
-        reliable: where an estimate of `sigma` is more than an upper bound.
+        reliable: False where an estimate of `sigma` is only an upper bound.
     """
     header = ["component", "noise (std)", "of the component's std"]
     columns = [sigma.flatten().tolist(), spread.tolist()]

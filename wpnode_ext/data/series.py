@@ -26,11 +26,11 @@ ROUNDING = 1e-12
 class Series:
     """One or many series of the same state, laid end to end.
 
-    Built by :func:`make_series` from what users have, and by :func:`lay_end_to_end`
+    :func:`make_series` builds one from the arrays of a user, :func:`lay_end_to_end`
     from the arguments of a loss.
 
-    Values are finite everywhere: missing ones are interpolated and marked in `mask`. A
-    loss leaves them out, but a field evaluated at NaN would spoil its own gradients.
+    All values are finite: missing ones are interpolated and marked in `mask`. Losses
+    do not read them, but a field evaluated at NaN would spoil its own gradients.
 
     Attributes:
         v: observations, ``[N, *state]``.
@@ -38,11 +38,11 @@ class Series:
         dt: distance of the samples, or None where times are irregular.
         t: float64 times ``[N]``, increasing within each series; None where `dt` is
             given.
-        mask: True where a value is missing, ``[N, *state]``; None if all are there.
+        mask: True where a value is missing, ``[N, *state]``; None if none is.
         forcing: known inputs at the samples, ``[N, *forcing]``, or None.
         t0: time of the first sample of each series.
         names: names of the entries of a state with one axis, or None.
-        meta: what is known of the source, e.g. units.
+        meta: facts about the source, e.g. units.
         max_gap: with `t`, a longer step is a gap; default three median steps.
     """
 
@@ -108,7 +108,7 @@ class Series:
 
     @property
     def clock(self) -> Float[Tensor, " N *ones"]:
-        """The times, with as many axes as `v`: what a field takes beside it."""
+        """The times with as many axes as `v`, as arguments of a field."""
         return self.times.reshape(-1, *(1,) * len(self.state_shape))
 
     @cached_property
@@ -136,7 +136,7 @@ class Series:
         return self.mask.flatten(1).any(1)
 
     def describe(self) -> str:
-        """How many samples there are, how far apart, and how many are missing."""
+        """Number and distance of the samples, and how many are missing, in words."""
         text = f"{self.n_samples} samples"
         if self.n_series > 1:
             text += f" in {self.n_series} series"
@@ -155,7 +155,7 @@ class Series:
         return self.v.masked_fill(self.mask, float("nan"))
 
     def mean_and_spread(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
-        """Mean and standard deviation of every entry of a state; rounding is none."""
+        """Mean and standard deviation of every entry of a state, 0 for constants."""
         v = self.with_nan().double().flatten(1)
         mean = v.nanmean(0)
         spread = (v - mean).square().nanmean(0).sqrt()
@@ -200,13 +200,12 @@ class Series:
         by: Literal["time", "series"] = "time",
         min_length: int = 2,
     ) -> tuple["Series", "Series"]:
-        """Training and validation parts; what is validated on comes later.
+        """Training and validation parts; the validation part comes later in time.
 
         Args:
             fraction: share of the validation part, between 0 and 1.
-            by: "time": the end of every series is held out; "series": the last series
-                are, whole.
-            min_length: fewest samples a piece is worth keeping with, e.g. ``ell + 1``.
+            by: "time" holds out the end of every series, "series" the last series.
+            min_length: shorter pieces are dropped, e.g. ``ell + 1``.
 
         Returns:
             ``(training, validation)``.
@@ -230,9 +229,10 @@ class Series:
         for name, pieces in (("training", train), ("validation", held_out)):
             if not pieces:
                 raise ValueError(
-                    f"the {name} part would be empty: no piece has {min_length} "
-                    f"samples (series have {_summary(self.lengths)}; `fraction` is "
-                    f"{fraction}, `by` {by!r}). Give more data or change `fraction`."
+                    f"`fraction` must leave both parts a piece of {min_length}; "
+                    f"got {fraction}, and the {name} part would be empty (`by` is "
+                    f"{by!r}, series have {_summary(self.lengths)} samples). Give more "
+                    "data or change `fraction`."
                 )
         return self.cut(train), self.cut(held_out)
 
@@ -241,12 +241,12 @@ class Series:
 
         Args:
             n_samples: the minimum.
-            why: what needs them, e.g. "ell + 1 = 51, the samples of a segment".
+            why: the reason, e.g. "ell + 1 = 51, the samples of a segment".
         """
         if self.longest_run < n_samples:
             raise ValueError(
-                f"the longest stretch without a gap has {self.longest_run} samples, "
-                f"fewer than the {n_samples} needed ({why})."
+                f"`v` must have {n_samples} samples in a row without a gap ({why}); "
+                f"its longest run has {self.longest_run}."
             )
         return self
 
@@ -285,10 +285,10 @@ def lay_end_to_end(
     mask: Tensor | None = None,
     max_gap: float | None = None,
 ) -> Series:
-    """The arguments of a loss as one record: a batch becomes series end to end.
+    """A series of the arguments of a loss, with the elements of a batch end to end.
 
-    Missing samples are zero in it: no loss reads them, but a field that met NaN would
-    spoil the gradients of its weights.
+    Missing samples are zero in it: no loss reads them, but a field evaluated at NaN
+    would spoil the gradients of its weights.
 
     Args:
         v: observations, ``[*batch, N, *state]``.
@@ -316,7 +316,7 @@ def lay_end_to_end(
         t = torch.as_tensor(t, dtype=torch.float64, device=v.device)
         check_times(t, n)
         t = t.repeat(batch)
-    # Along one element of the batch time runs on.
+    # Time goes on from one series of a batch element to the next.
     firsts = [(dt or 0.0) * sum(parts[:i]) for i in range(len(parts))]
     return Series(
         flat,
@@ -330,7 +330,7 @@ def lay_end_to_end(
 
 
 def irregular_steps(times: Sequence[Float[Tensor, " N"]]) -> str:
-    """The range of the distances between times, in words."""
+    """Range and median of the steps between times, in words."""
     steps = torch.cat([t.diff() for t in times])
     low, middle, high = (x.item() for x in (steps.min(), steps.median(), steps.max()))
     return f"{low:.4g} to {high:.4g} apart (median {middle:.4g})"

@@ -14,7 +14,7 @@ from .series import Series
 TimeUnit = Literal["step", "s", "min", "h", "D"]
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}
-# Names under which a column or array is taken for the time unless told otherwise.
+# Names of columns or arrays that hold the time unless the caller names another.
 TIME_NAMES = ("t", "time", "times", "date", "datetime", "timestamp", "valid_time")
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "--")
 DELIMITERS = ",;\t|"
@@ -40,14 +40,14 @@ def load_csv(
     Args:
         path: file in UTF-8.
         dt: distance of the rows, where no column holds the time. Beside one it must say
-            the same; of dates it says in which unit a step is counted.
+            the same; for dates it sets the unit in which a step is counted.
         time: column with the times, numbers or ISO dates; default the one named "t",
             "time", "date" or the like that has no other role.
         columns: columns of the state, in this order; default all that have no other
             role.
         forcing: columns of known inputs.
-        series: column that tells several series apart; rows of one series need not be
-            neighbours, but must be in order.
+        series: column with the name of the series a row belongs to. Rows of one series
+            need not be neighbours, but must be in order.
         time_unit: unit of times given as dates, see
             :func:`~wpnode_ext.data.tables.dates_to_numbers`.
 
@@ -61,8 +61,8 @@ def load_csv(
         named = [x for x in table.names if is_time_name(x) and x not in taken]
         if not named and dt is None:
             raise ValueError(
-                f"{table.path} has no column that looks like a time; give `time=`, one "
-                f"of {listed(table.names)}, or `dt=`, the distance of the rows."
+                f"{table.path} must have a column of times; none has such a name. Give "
+                f"`time=`, one of {listed(table.names)}, or `dt=`, their distance."
             )
         time = named[0] if named else None
     spent = {time, series, *inputs}
@@ -92,7 +92,7 @@ def load_csv(
 
 
 class _Table:
-    """Cells of a file, and what to say of those that cannot be read."""
+    """Cells of a file, and the errors for those that cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -113,7 +113,7 @@ class _Table:
                 f"{path} must begin with a header that names the columns; "
                 f"its first line is {head.strip()[:60]!r}."
             )
-        # Tables may have thousands of columns: none is searched for among the others.
+        # A dictionary, because tables may have thousands of columns.
         self._places: dict[str, int] = {}
         for place, name in enumerate(self.names):
             if self._places.setdefault(name, place) != place:
@@ -143,7 +143,7 @@ class _Table:
         cells = self.column(name)
         if cells and not _is_number(cells[0]):
             try:
-                # A trailing Z is UTC, which numpy takes for granted but does not parse.
+                # A trailing Z means UTC, which numpy assumes but does not parse.
                 dates = np.array([cell.removesuffix("Z") for cell in cells], "M8[ns]")
             except ValueError as error:
                 raise ValueError(
@@ -169,7 +169,7 @@ class _Table:
     def _floats(self, name: str) -> NDArray[Any]:
         cells = self.column(name)
         try:
-            # Far faster than cell by cell, where nothing is missing.
+            # Much faster than cell by cell, if no cell is missing.
             return np.array(cells, dtype=np.float64)
         except ValueError:
             pass
@@ -188,7 +188,7 @@ class _Table:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message, the first of them where they are many."""
+    """Names for a message, the first of them if they are many."""
     shown = ", ".join(map(str, names[:MANY_NAMES]))
     more = len(names) - MANY_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
@@ -205,9 +205,9 @@ def _lines(path: Path) -> list[str]:
 
 
 def _rows(kept: list[tuple[int, str]], delimiter: str, path: Path) -> list[list[str]]:
-    """The cells of every line; a line ends every cell."""
+    """The cells of every line; no cell goes on to the next line."""
     rows: list[list[str]] = []
-    # An empty line at the end: a quote that is left open in the last one takes it in.
+    # The empty line at the end shows a quote that is left open in the last one.
     reader = csv.reader([*(line for _, line in kept), "\n"], delimiter=delimiter)
     try:
         for (line, _), row in zip(kept, reader, strict=False):
@@ -244,7 +244,7 @@ def dates_to_numbers(
     step_seconds: float | None = None,
     dt: float | None = None,
 ) -> tuple[NDArray[Any], dict[str, Any]]:
-    """Numbers that count `unit` since the first date, and what a unit is.
+    """Times in `unit` since the first date, and the length of a unit.
 
     Args:
         dates: datetime64, ``[N]``.

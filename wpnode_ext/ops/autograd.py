@@ -20,9 +20,9 @@ _ops = registration.overloads
 
 
 def run(op: Callable[..., Any], *args: Any) -> Any:
-    """Calls a kernel from inside a Function, past autograd formulas written in Python.
+    """Calls a kernel from inside a Function, without the autograd formulas in Python.
 
-    They would only find that nothing is to be recorded, at twice the cost of the call.
+    Autograd records nothing there; the formulas would double the cost of the call.
     """
     with torch._C._AutoDispatchBelowAutograd():
         return op(*args)

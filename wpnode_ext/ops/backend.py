@@ -1,4 +1,4 @@
-"""Loads the compiled module `_C` and tells how it was built."""
+"""Loads the compiled module `_C` and reports how it was built."""
 
 from importlib import import_module
 from pathlib import Path
@@ -51,14 +51,14 @@ _C = _import_compiled("wpnode_ext._C", torch.__version__)
 
 
 def build_info() -> dict[str, Any]:
-    """How this installation was built and what it runs on.
+    """Facts about this build and the torch it runs on.
 
     Returns:
         A dictionary, the first thing to paste into a bug report:
         ``torch_built_against`` and ``torch_running`` (versions), ``torch_abi_target``
         (oldest torch the binary loads under), ``compiler``, ``build_type``,
         ``instruction_sets`` compiled in, ``cpu_capability`` chosen on this machine,
-        ``cuda`` (whether kernels were compiled), ``cuda_version`` (of nvcc, or None),
+        ``cuda`` (True if kernels were compiled), ``cuda_version`` (of nvcc, or None),
         ``cuda_architectures``, ``cuda_running`` (CUDA version of the running torch, or
         None).
     """

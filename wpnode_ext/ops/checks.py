@@ -74,7 +74,7 @@ def check_segments(starts: Tensor | None, q: int, x: Tensor) -> None:
 def check_finite(x: Tensor, message: str) -> None:
     """Raises `message` unless all of `x` is finite.
 
-    Looks only where that costs neither a graph break nor a wait for a device.
+    It checks only if that costs neither a graph break nor a wait for a device.
     """
     traced = (
         torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
@@ -90,16 +90,16 @@ def count_segments(n_samples: int, ell: int, q: int) -> int:
 
 
 def is_uniform(starts: Tensor, n_samples: int, ell: int, q: int) -> bool:
-    """Whether `starts` is the ``0, q, 2q, ...`` of one series without gaps."""
+    """True if `starts` is the ``0, q, 2q, ...`` of one series without gaps."""
     stop = max(0, n_samples - ell)
     every = torch.arange(0, stop, within(q, stop), device=starts.device)
     return torch.equal(starts, every)
 
 
 def within(q: int, stop: int) -> int:
-    """The step `q`, or one that ends ``range(0, stop, q)`` after its first number too.
+    """A step with which ``range(0, stop, step)`` has the numbers of the step `q`.
 
-    Both give the same numbers, but ``torch.arange`` wraps round for steps near 2^63.
+    ``torch.arange`` overflows for steps near 2^63; this step is at most `stop`.
     """
     return min(q, max(1, stop))
 

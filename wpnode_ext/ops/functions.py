@@ -119,7 +119,7 @@ def squared_residual(
 
     Args:
         f: field values at the samples, ``[B, N, D]``.
-        lhs: what the data contribute to each segment, ``[B, K, D]``, dtype of `w`.
+        lhs: left-hand side of each segment, ``[B, K, D]``, dtype of `w`.
         w: weights of `f`, ``[ell + 1]`` or ``[K, ell + 1]``.
         q, starts: as in :func:`corr`.
         scale: factor of the sum, e.g. one over the number of segments.

@@ -1,9 +1,9 @@
 """The fused loss ``scale * sum (lhs + corr(f, w))^2`` and its derivatives.
 
 Its weights are stored (`w`) or, for irregular times, generated inside the kernel from
-the times of each segment: then `t` takes the place of `w`, and `recipe` = (p, ell) says
-how. What the fused kernels do not know, the triple of `autograd` does with stored
-weights.
+the times of each segment: then `t` takes the place of `w`, and `recipe` = (p, ell) is
+given. Derivatives that the fused kernels do not have are computed by the triple of
+`autograd` with stored weights.
 """
 
 from typing import Any

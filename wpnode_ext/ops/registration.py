@@ -172,8 +172,7 @@ def _weak_loss_backward(ctx: Any, g: Tensor):
 
 
 def _weak_loss_grad_setup(ctx: Any, inputs: tuple, output: tuple) -> None:
-    # Who takes the loss alone leaves the other derivative out; as zeros it would be
-    # correlated like any other.
+    # A caller of the loss alone has no other derivative; None spares the sum of zeros.
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:4], output[1])
     ctx.rest = inputs[4:]
