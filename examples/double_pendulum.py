@@ -6,7 +6,7 @@
 The measurements (two angles, two angular velocities, every millisecond) are those of
 ``double_pendulum/DoublePendulumDataForParameterEstimation.mat`` in the folder that the
 environment variable WPNODE_DATA names, by default ``../shared/data`` beside the
-checkout; without them the example says so and ends. The swings are separate runs: no
+checkout; without them the example says so and ends. The swings are separate series: no
 segment crosses from one into the next. The field is one of your own: random features of
 sines and cosines of the angles and of the velocities, which full turns of an arm do not
 change; least squares finds its coefficients. Prints the error of forecasts on the
