@@ -6,7 +6,7 @@ from torch import nn
 
 from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.fields import EquivariantField, Forcing, LibraryField, MLPField
-from wpnode_ext.solvers.stiff import LARGEST, stiff_part
+from wpnode_ext.solvers.exponential import LARGEST, stiff_part
 from wpnode_ext.training.validation import ForecastValidation
 
 DT = 0.1

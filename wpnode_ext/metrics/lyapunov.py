@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..common.typing import Field
 from ..solvers.rollouts import in_dtype
+from ..solvers.runge_kutta import integrate
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,10 @@ def lyapunov_exponents(
     """
 
     field = in_dtype(field, u0.dtype)
+    start = torch.zeros((), dtype=torch.float64, device=u0.device)
 
     def step(u: Tensor) -> Tensor:
-        k1 = field(0.0, u)
-        k2 = field(dt / 2, u + dt / 2 * k1)
-        k3 = field(dt / 2, u + dt / 2 * k2)
-        k4 = field(dt, u + dt * k3)
-        return u + dt / 6 * (k1 + 2 * (k2 + k3) + k4)
+        return integrate(field, u, start, [start + dt], method="rk4_classic")[0]
 
     return map_lyapunov_exponents(
         step,

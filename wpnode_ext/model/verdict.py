@@ -23,8 +23,8 @@ from ..fields.base import attached, device_of
 from ..metrics import GoodnessOfFit
 from ..metrics.hidden_state import HiddenState, find_hidden_state
 from ..smoothing import spread_stretches
+from ..solvers.exponential import stiff_part
 from ..solvers.rollouts import in_dtype, rollout
-from ..solvers.stiff import stiff_part
 from ..training.validation import ForecastValidation
 from .inputs import inputs_of, running_clocks
 

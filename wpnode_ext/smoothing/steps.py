@@ -5,13 +5,14 @@ linear field too stiff for it; :func:`make_step` chooses.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..fields.linear import LinearField
-from ..solvers.exponential import Etdrk4, is_stiff, phi_functions
+from ..fields.linear import LinearField, as_linear
+from ..solvers.exponential import Etdrk4, etdrk4_step, is_stiff, phi_functions
 from ..solvers.runge_kutta import TABLEAUX, integrate
 
 # Numbers the Jacobians or the features of a slice of states may hold: keeps the stages
@@ -184,6 +185,28 @@ def _combined(weights: tuple[float, ...], slopes: list[Tensor]) -> Tensor:
     return total
 
 
+@dataclass(frozen=True)
+class _Tangent:
+    """States ``[M, D]`` and derivatives of them along Q directions, ``[M, D, Q]``."""
+
+    value: Tensor
+    slope: Tensor
+
+    def __add__(self, other: "_Tangent") -> "_Tangent":
+        return _Tangent(self.value + other.value, self.slope + other.slope)
+
+    def __sub__(self, other: "_Tangent") -> "_Tangent":
+        return _Tangent(self.value - other.value, self.slope - other.slope)
+
+    def __rmul__(self, factor: float) -> "_Tangent":
+        return _Tangent(factor * self.value, factor * self.slope)
+
+    @staticmethod
+    def under(matrix: Tensor, pair: "_Tangent") -> "_Tangent":
+        """Both under a linear map of states."""
+        return _Tangent(pair.value @ matrix.T, matrix @ pair.slope)
+
+
 class ExponentialStep:
     """``Psi(u)`` for equal intervals, its derivatives by state and coefficients.
 
@@ -288,20 +311,14 @@ class ExponentialStep:
         basis: Float[Tensor, "J K"] | None = None,
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D Q"]]:
         """The step and its derivative along the columns of `s` and of the basis."""
-        m = self._scheme
+
+        def rest(_: float, pair: _Tangent) -> _Tangent:
+            return _Tangent(*self._rest_tangent(pair.value, pair.slope, basis))
+
+        pair = _Tangent(u, s)
         for _ in range(self._substeps):
-            f1, s1 = self._rest_tangent(u, s, basis)
-            half, s_half = u @ m.half.T, m.half @ s
-            a, s_a = half + f1 @ m.p.T, s_half + m.p @ s1
-            f2, s2 = self._rest_tangent(a, s_a, basis)
-            b, s_b = half + f2 @ m.p.T, s_half + m.p @ s2
-            f3, s3 = self._rest_tangent(b, s_b, basis)
-            c = a @ m.half.T + (2 * f3 - f1) @ m.p.T
-            s_c = m.half @ s_a + m.p @ (2 * s3 - s1)
-            f4, s4 = self._rest_tangent(c, s_c, basis)
-            u = u @ m.whole.T + f1 @ m.b1.T + (f2 + f3) @ m.b2.T + f4 @ m.b3.T
-            s = m.whole @ s + m.b1 @ s1 + m.b2 @ (s2 + s3) + m.b3 @ s4
-        return u, s
+            pair = etdrk4_step(self._scheme, rest, pair, _Tangent.under)
+        return pair.value, pair.slope
 
     def _rest_tangent(
         self, u: Tensor, s: Tensor, basis: Tensor | None
@@ -337,7 +354,8 @@ def make_step(
         dt: length of the intervals, where they are equal.
         method, substeps: of Runge-Kutta steps; see :class:`ModelStep`.
     """
-    if dt is not None and isinstance(field, LinearField):
-        if ExponentialStep.needed(field, dt, substeps):
-            return ExponentialStep(field, dt, substeps=substeps)
+    linear = as_linear(field)
+    if dt is not None and linear is not None:
+        if ExponentialStep.needed(linear, dt, substeps):
+            return ExponentialStep(linear, dt, substeps=substeps)
     return ModelStep(field, state, method=method, substeps=substeps)

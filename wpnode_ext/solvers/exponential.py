@@ -1,8 +1,8 @@
-"""Exponential time differencing: steps that stiff linear parts cannot make explode.
+"""Exponential time differencing: steps for fields with stiff linear parts.
 
-Modes that decay many times within a step break explicit Runge-Kutta methods. Here the
-linear part L of a field is followed exactly, and only the rest, ``N(u) = f(u) - L u``,
-by four stages (Cox and Matthews, order 4)::
+Modes that decay many times within a step make explicit Runge-Kutta methods explode.
+These steps follow the linear part L of a field exactly, and the rest,
+``N(u) = f(u) - L u``, by four stages (Cox and Matthews, order 4)::
 
     a = E2 u + P N(u),   b = E2 u + P N(a),   c = E2 a + P (2 N(b) - N(u)),
     u_next = E u + B1 N(u) + B2 (N(a) + N(b)) + B3 N(c)
@@ -10,27 +10,63 @@ by four stages (Cox and Matthews, order 4)::
 with matrices made of ``exp(h L)`` and ``phi_k(h L)``.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..common.typing import Field
+from ..fields.base import call_field, time_for
 
 # Decay over a step up to which Runge-Kutta steps of fourth order are stable.
 STABLE = 2.5
+# Entries of a state up to which the linear part of a field is computed.
+LARGEST = 200
+
+# States of any type with sums and multiples.
+States = Any
+
+
+def etdrk4_step(
+    maps: Any,
+    rest: Callable[[float, States], States],
+    u: States,
+    apply: Callable[[Any, States], States],
+) -> States:
+    """States one step later.
+
+    Args:
+        maps: its attributes are linear maps, matrices or factors of modes: `half` and
+            `whole` are ``exp(h L / 2)`` and ``exp(h L)``; `p`, `b1`, `b2` and `b3` are
+            P, B1, B2 and B3.
+        rest: ``rest(share, u)`` is N at states `u`, after a share of the step.
+        u: states.
+        apply: ``apply(map, u)`` applies a linear map to states.
+    """
+    first = rest(0.0, u)
+    half = apply(maps.half, u)
+    a = half + apply(maps.p, first)
+    second = rest(0.5, a)
+    third = rest(0.5, half + apply(maps.p, second))
+    c = apply(maps.half, a) + apply(maps.p, 2 * third - first)
+    last = rest(1.0, c)
+    u = apply(maps.whole, u) + apply(maps.b1, first)
+    return u + apply(maps.b2, second + third) + apply(maps.b3, last)
 
 
 class Etdrk4:
-    """The matrices of a step of length `h`, and the step.
+    """The step of length `h` for fields with a linear part L.
 
     Args:
-        linear: float64 linear part L, ``[D, D]``. Which one decides over stability, not
-            over what is solved.
+        linear: float64 linear part L, ``[D, D]``. Stability depends on it; the solution
+            does not.
         h: length of the step.
 
     Attributes:
         linear, h: as given.
-        half, whole, p, b1, b2, b3: E2, E, P, B1, B2, B3.
+        half, whole, p, b1, b2, b3: matrices, see :func:`etdrk4_step`.
     """
 
     def __init__(self, linear: Float[Tensor, "D D"], h: float) -> None:
@@ -47,23 +83,16 @@ class Etdrk4:
         self, field: Field, t: Tensor | float, u: Float[Tensor, "M D"]
     ) -> Float[Tensor, "M D"]:
         """States one step after the time `t`."""
-        first = self._rest(field, t, u)
-        half = u @ self.half.T
-        a = half + first @ self.p.T
-        second = self._rest(field, t + self.h / 2, a)
-        third = self._rest(field, t + self.h / 2, half + second @ self.p.T)
-        c = a @ self.half.T + (2 * third - first) @ self.p.T
-        last = self._rest(field, t + self.h, c)
-        u = u @ self.whole.T + first @ self.b1.T
-        return u + (second + third) @ self.b2.T + last @ self.b3.T
 
-    def _rest(self, field: Field, t: Tensor | float, u: Tensor) -> Tensor:
-        return field(t, u) - u @ self.linear.T
+        def rest(share: float, u: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
+            return field(t + share * self.h, u) - u @ self.linear.T
+
+        return etdrk4_step(self, rest, u, lambda matrix, u: u @ matrix.T)
 
 
 def is_stiff(linear: Float[Tensor, "D D"], h: float) -> bool:
-    """Whether Runge-Kutta steps of length `h` would explode."""
-    # Rates are at most as large as the norm, which takes no time.
+    """Whether modes decay too fast for Runge-Kutta steps of length `h`."""
+    # The norm, which is fast to compute, bounds all rates.
     if not linear.isfinite().all() or h * linear.norm().item() <= STABLE:
         return False
     return -h * torch.linalg.eigvals(linear).real.min().item() > STABLE
@@ -77,7 +106,7 @@ def linear_part(field: Field, t: Tensor, u: Float[Tensor, "*state"]) -> Tensor:
     """
     size = u.numel()
     rows = torch.eye(size, dtype=u.dtype, device=u.device).reshape(size, *u.shape)
-    # Without gradients fields may take shortcuts that cannot be differentiated.
+    # Without gradients fields may take shortcuts that jvp cannot differentiate.
     with torch.enable_grad():
         states = u.detach().repeat(size, *(1,) * u.dim()).requires_grad_()
         values = field(t, states)
@@ -90,7 +119,7 @@ def linear_part(field: Field, t: Tensor, u: Float[Tensor, "*state"]) -> Tensor:
 def phi_functions(z: Float[Tensor, "D D"], count: int) -> list[Float[Tensor, "D D"]]:
     """``exp(z)`` and ``phi_1 .. phi_count``, ``phi_k = (phi_{k-1} - 1/(k-1)!) / z``.
 
-    They stand in the first block row of the exponential of z bordered by identities.
+    They are the first block row of the exponential of z bordered by identities.
     """
     d = len(z)
     big = z.new_zeros((count + 1) * d, (count + 1) * d)
@@ -99,3 +128,46 @@ def phi_functions(z: Float[Tensor, "D D"], count: int) -> list[Float[Tensor, "D 
         big[k * d : (k + 1) * d, (k + 1) * d : (k + 2) * d] += torch.eye(d).to(z)
     top = torch.linalg.matrix_exp(big)[:d]
     return list(top.split(d, 1))
+
+
+def stiff_part(
+    field: nn.Module, t: Float[Tensor, ""], u: Float[Tensor, " *state"], dt: float
+) -> Float[Tensor, "D D"] | None:
+    """The linear part of a field at a state, if modes decay too fast for RK4.
+
+    None if they do not, for states of more than `LARGEST` entries, and for fields that
+    ``torch.func.jvp`` cannot differentiate.
+    """
+    if u.numel() > LARGEST:
+        return None
+    time = time_for(field, t, u)
+    # A compiled module is differentiated by its method alone.
+    function = field.forward if isinstance(field, nn.Module) else field
+    try:
+        linear = linear_part(function, time, u).double()
+    except (NotImplementedError, RuntimeError):
+        return None
+    return linear if is_stiff(linear, dt) else None
+
+
+def exponential_steps(
+    field: nn.Module,
+    linear: Float[Tensor, "D D"],
+    u: Float[Tensor, " W *state"],
+    t: Float[Tensor, "..."],
+    dt: float,
+    count: int,
+) -> list[Float[Tensor, " W *state"]]:
+    """States after 1, ..., `count` steps of length `dt`."""
+    scheme = Etdrk4(linear, dt)
+
+    def flat(t: Tensor | float, w: Float[Tensor, "W D"]) -> Float[Tensor, "W D"]:
+        time = torch.as_tensor(t)
+        return call_field(field, time, w.to(u.dtype).reshape(u.shape)).flatten(1)
+
+    # Sums with the matrices cancel many digits: float64 for fields of any precision.
+    states, w = [], u.flatten(1).double()
+    for number in range(count):
+        w = scheme.advance(flat, t + number * dt, w)
+        states.append(w.to(u.dtype).reshape(u.shape))
+    return states

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..common.arrays import as_float64
 from ..common.typing import Array, Field
 from .exponential import Etdrk4, linear_part
+from .runge_kutta import integrate
 
 ADAPTIVE = ("dopri5", "bosh3")
 FIXED_STEP = ("euler", "midpoint", "rk4", "rk4_classic", "etdrk4")
@@ -246,15 +247,8 @@ def _classic(
     states = [u]
     for begin, end in zip(t[:-1], t[1:], strict=True):
         count = _substeps((end - begin).item(), step)
-        h = ((end - begin) / count).to(u.dtype)
-        for number in range(count):
-            now = begin + number * h
-            k1 = f(now, u)
-            k2 = f(now + h / 2, u + h / 2 * k1)
-            k3 = f(now + h / 2, u + h / 2 * k2)
-            k4 = f(now + h, u + h * k3)
-            u = u + h / 6 * (k1 + 2 * (k2 + k3) + k4)
-        states.append(u)
+        steps = [(end - begin) / count] * count
+        states.append(integrate(f, states[-1], begin, steps, method="rk4_classic")[-1])
     return torch.stack(states)
 
 

@@ -1,5 +1,6 @@
 """Kuramoto-Sivashinsky: a flame front on a ring, chaotic in space and time."""
 
+import operator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil, pi
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..solvers.exponential import etdrk4_step
 from .base import System
 
 # Longest internal step. With it the error after one time unit is below 1e-7.
@@ -124,29 +126,29 @@ def _scheme(system: KuramotoSivashinsky, h: float) -> "_Etdrk4":
 
 
 class _Etdrk4(NamedTuple):
-    """Exponential time differencing Runge-Kutta of order 4 (Cox and Matthews).
+    """A step by exponential time differencing, :mod:`wpnode_ext.solvers.exponential`.
 
-    Works on the real and imaginary parts of the modes as one real vector, with numpy
-    arrays or with tensors. The real transforms are matrices: for the usual number of
+    It takes the real and imaginary parts of the modes as one real vector, a numpy array
+    or a tensor. The real transforms are matrices: for the usual number of
     points a product is several times faster than a call of an FFT.
 
     Attributes:
         to_modes, to_points: the real transform and its inverse, ``[n, n]``.
         to_minus_half_ddx: from values at the points to the modes of ``-(1/2) d/dx``
             of them.
-        half_exp, full_exp: ``exp(h L / 2)`` and ``exp(h L)`` of the linear part L.
-        half_phi, b1, b23, b4: coefficients of the nonlinear stages.
+        half, whole, p, b1, b2, b3: factors of the modes, see
+            :func:`~wpnode_ext.solvers.exponential.etdrk4_step`.
     """
 
     to_modes: Any
     to_points: Any
     to_minus_half_ddx: Any
-    half_exp: Any
-    full_exp: Any
-    half_phi: Any
+    half: Any
+    whole: Any
+    p: Any
     b1: Any
-    b23: Any
-    b4: Any
+    b2: Any
+    b3: Any
 
     @classmethod
     def of(cls, system: KuramotoSivashinsky, h: float) -> "_Etdrk4":
@@ -166,24 +168,16 @@ class _Etdrk4(NamedTuple):
             to_modes=to_modes,
             to_points=np.linalg.inv(to_modes),
             to_minus_half_ddx=_real_parts(spectra * system._minus_half_ddx),
-            half_exp=np.exp(linear / 2),
-            full_exp=np.exp(linear),
-            half_phi=at_centre((np.exp(z / 2) - 1) / z),
+            half=np.exp(linear / 2),
+            whole=np.exp(linear),
+            p=at_centre((np.exp(z / 2) - 1) / z),
             b1=at_centre((-4 - z + ez * (4 - 3 * z + z**2)) / z**3),
-            b23=at_centre(2 * (2 + z + ez * (z - 2)) / z**3),
-            b4=at_centre((-4 - 3 * z - z**2 + ez * (4 - z)) / z**3),
+            b2=at_centre(2 * (2 + z + ez * (z - 2)) / z**3),
+            b3=at_centre((-4 - 3 * z - z**2 + ez * (4 - z)) / z**3),
         )
 
     def advance(self, v: Any) -> Any:
-        n_v = self._nonlinear(v)
-        half = self.half_exp * v
-        a = half + self.half_phi * n_v
-        n_a = self._nonlinear(a)
-        n_b = self._nonlinear(half + self.half_phi * n_a)
-        n_c = self._nonlinear(self.half_exp * a + self.half_phi * (2 * n_b - n_v))
-        return (
-            self.full_exp * v + self.b1 * n_v + self.b23 * (n_a + n_b) + self.b4 * n_c
-        )
+        return etdrk4_step(self, lambda _, v: self._nonlinear(v), v, operator.mul)
 
     def _nonlinear(self, v: Any) -> Any:
         u = v @ self.to_points

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..data import Series
 from ..fields.base import device_of
 from ..fields.linear import LinearField
-from ..solvers.stiff import exponential_steps, stiff_part
+from ..solvers.exponential import exponential_steps, stiff_part
 from ..solvers.strong import solve_windows
 from ..weak.segments import window_starts
 
