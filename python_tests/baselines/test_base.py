@@ -93,7 +93,7 @@ def test_a_file_keeps_the_whole_model(name: str, tmp_path: Path) -> None:
     assert [key for key in found if not same(found[key], kept[key])] == []
 
 
-def test_what_a_fit_found_is_among_them() -> None:
+def test_the_file_keeps_the_results_of_the_fit() -> None:
     expected = {
         "mp_node": {"starts_", "result_"},
         "vf_node": {"smoothing_", "basis_", "result_"},
@@ -107,7 +107,7 @@ def test_what_a_fit_found_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_progress_is_shown_where_it_is_asked_for(
+def test_only_verbose_models_show_progress(
     name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     short_fit(name, verbose=False)

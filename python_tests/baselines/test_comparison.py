@@ -51,7 +51,7 @@ class TestMethods:
         assert (own.config.weak.ell, own.config.seed) == (50, 5)
         assert own.config.method == "weak"
 
-    def test_systems_bring_those_of_the_closed_form(self) -> None:
+    def test_systems_bring_settings_of_the_closed_form(self) -> None:
         ring = make_method("closed_form", system="lorenz96")
         waves = make_method("closed_form", system="kuramoto_sivashinsky")
         plain = make_method("closed_form", system="lorenz63")
@@ -67,7 +67,7 @@ class TestMethods:
         assert astuple(waves.config.weak)[:3] == (16, 60, 2)
         assert plain.config == WPNODE(method="closed_form", seed=0).config
 
-    def test_options_replace_them(self) -> None:
+    def test_options_replace_settings_of_the_system(self) -> None:
         model = make_method("rafda", system="lorenz96", options={"group": None})
         assert isinstance(model, RAFDA)
         assert model.group is None
@@ -112,7 +112,7 @@ class TestRun:
         assert 0 < row["censored"] <= 4
         assert all(math.isfinite(row[name]) for name in ("kl", "cpu_seconds", "epochs"))
 
-    def test_what_a_signal_cut_short_is_no_row(self, monkeypatch) -> None:
+    def test_a_run_that_a_signal_ended_has_no_row(self, monkeypatch) -> None:
         def stopped(self: WPNODE, series: object) -> WPNODE:
             self.result_ = TrainResult(3, 1, 0.5, "signal", signal=15)
             return self
@@ -169,7 +169,7 @@ class TestTable:
 
 
 class TestCommand:
-    def test_compares_on_a_file_and_goes_on(
+    def test_a_second_call_runs_only_new_jobs(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         data, out = tmp_path / "data.npz", tmp_path / "out"
@@ -211,9 +211,7 @@ class TestCommand:
         assert len(found[0]) == 2
         assert found[0] == found[1]
 
-    def test_a_reference_file_is_what_forecasts_are_judged_by(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_reference_file_judges_forecasts(self, tmp_path: Path) -> None:
         data, truth = tmp_path / "data.npz", tmp_path / "truth.npz"
         np.savez(data, v=oscillation(600).numpy(), dt=DT)
         np.savez(truth, v=oscillation(900)[600:].numpy(), dt=DT)
@@ -232,7 +230,7 @@ class TestPage:
         write_rows(tmp_path / "runs.csv", [*rows, *TestTable.ROWS[2:]])
         return summary(read_rows(tmp_path / "runs.csv"))
 
-    def test_the_page_says_how_it_was_measured(self, tmp_path: Path) -> None:
+    def test_the_page_explains_its_numbers(self, tmp_path: Path) -> None:
         protocol = Protocol(
             system="lorenz63", samples=500, lyapunov_exponent=0.91, threshold=0.3
         )

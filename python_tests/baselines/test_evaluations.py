@@ -30,7 +30,7 @@ class TestCounter:
         field(0.0, torch.zeros(9, 3))
         assert counter[0] == 36
 
-    def test_what_one_call_computes_counts_once(self) -> None:
+    def test_one_call_counts_a_state_once(self) -> None:
         field = LibraryField(3, 2)
         with counted_evaluations() as counter:
             field.features(torch.zeros(10, 3))
@@ -98,7 +98,7 @@ class TestMethods:
         # Its rounds take more than a hundred evaluations of every sample.
         assert counts[1] > counts[0] + 100 * 400
 
-    def test_rows_of_a_comparison_have_them(self) -> None:
+    def test_rows_of_a_comparison_hold_evaluations(self) -> None:
         protocol = Protocol(
             series=make_series(oscillation(600), dt=DT),
             starts=2,

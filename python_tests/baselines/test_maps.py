@@ -1,4 +1,4 @@
-"""Maps are tied to the distance of their samples, whoever asks them."""
+"""Maps keep to the distance of the samples they were trained on."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def model() -> SkipRFM:
     return SkipRFM(width=40, ridge=1e-8).fit(oscillation(400), DT)
 
 
-def test_no_step_but_the_maps_own_is_taken(model) -> None:
+def test_maps_ignore_the_step_of_a_solver(model) -> None:
     u, how = oscillation(600), {"step": DT / 3, "seed": 1}
     found = model.evaluate(u, DT, starts=3, horizon=2.0, **how)
     assert torch.equal(found.u_hat, model.forecast(found.u[0], found.t))

@@ -1,4 +1,4 @@
-"""Windows and penalties: limits, gradients, taming, states that clean themselves."""
+"""MP-NODE: limits of windows and penalty, gradients, persistent states."""
 
 import math
 from pathlib import Path
@@ -256,7 +256,7 @@ class TestTraining:
         assert torch.equal(first, v[samples])
 
     def test_an_epoch_covers_the_record_once(self) -> None:
-        """It starts anywhere, and costs what the samples do, not all their starts."""
+        """Its cost follows from the samples, not from the number of possible starts."""
         v = oscillator(301)
         short = {"hidden": (8,), "epochs": 2, "windows": 3, "steps": 4}
         model = MPNODE(**short, held_out=0.0).fit(v, DT)
@@ -273,7 +273,7 @@ class TestTraining:
         assert len(first) == len(first.unique()) == 20
         assert not torch.equal(first, second)
 
-    def test_refuses_what_does_not_fit(self) -> None:
+    def test_refuses_data_that_are_too_short(self) -> None:
         with pytest.raises(ValueError, match="`v` must have the 101 samples"):
             MPNODE(epochs=1).fit(oscillator(90), DT)
         with pytest.raises(ValueError, match="`states` must be"):

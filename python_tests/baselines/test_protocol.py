@@ -1,4 +1,4 @@
-"""The protocol beside the rows of a comparison: what must stay the same."""
+"""The protocol of a folder of results, and the arguments that make one."""
 
 import json
 from dataclasses import replace
@@ -68,7 +68,7 @@ class TestProtocolFile:
         assert len(read_rows(tmp_path / "runs.csv")) == 1
         assert (tmp_path / "runs.csv.old").exists()
 
-    def test_the_digest_tells_values_gaps_and_times(self) -> None:
+    def test_the_digest_depends_on_values_gaps_and_times(self) -> None:
         v = oscillation(100)
         found = {digest(make_series(v, dt=DT)), digest(make_series(v, dt=2 * DT))}
         found.add(digest(make_series([v[:50], v[50:]], dt=DT)))
@@ -134,7 +134,7 @@ def test_stiff_systems_are_judged_by_exponential_steps(
 
 
 class TestArguments:
-    """What would be without effect, or fail after hours of fits, is refused first."""
+    """Options that have no effect, or would fail after the fits, are refused."""
 
     def compare(self, folder: Path, *changes: str) -> int:
         data = write_oscillation(folder / "data.npz", 300)
@@ -152,7 +152,9 @@ class TestArguments:
             (["lorenz63", "--substeps", "0"], "`--substeps` must be >= 1; got 0"),
         ],
     )
-    def test_options_without_effect(self, tmp_path, capsys, given, told) -> None:
+    def test_options_without_effect_are_refused(
+        self, tmp_path, capsys, given, told
+    ) -> None:
         data = write_oscillation(tmp_path / "data.npz", 300)
         given = [str(data) if word == "d" else word for word in given]
         out = ["-o", str(tmp_path / "out")]
@@ -160,7 +162,7 @@ class TestArguments:
         assert told.format(data=data) in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
 
-    def test_references_that_do_not_fit(self, tmp_path, capsys) -> None:
+    def test_references_that_do_not_fit_are_refused(self, tmp_path, capsys) -> None:
         v, path = oscillation(300).numpy(), tmp_path / "truth.npz"
         for arrays, told in (
             ({"v": v, "dt": 2 * DT}, "samples 0.05 apart, as the data have; got 0.1"),

@@ -131,7 +131,7 @@ class TestAnalysis:
         analysis(once, u.clone(), v[:1], eta[:1] / 2, still[:, :1])
         torch.testing.assert_close(p, once)
 
-    def test_forecasts_are_products_with_each_members_map(self) -> None:
+    def test_every_member_forecasts_with_its_own_map(self) -> None:
         draw = generator()
         p = torch.randn(2, 5, 4, generator=draw).double()
         phi = torch.randn(5, 3, 4, generator=draw).double()

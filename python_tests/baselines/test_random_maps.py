@@ -1,4 +1,4 @@
-"""Random feature maps: the box, the ridge, the layers, the ring; the interface."""
+"""Random feature maps: ridge regression, rings, weights, layers, accuracy."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ class TestRidgeRegression:
         left = a.T @ a @ c + beta * c
         assert torch.allclose(left, a.T @ y, rtol=1e-8, atol=1e-9)
 
-    def test_solves_those_of_random_features_too(self, lorenz) -> None:
+    def test_solves_the_normal_equations_of_random_features(self, lorenz) -> None:
         model = RFM(width=100, ridge=1e-8, scaler="identity").fit(lorenz, DT)
         x, y = lorenz[:-1], lorenz[1:]
         r = torch.tanh(x @ inside(model).w[0].T + inside(model).b[0])
@@ -241,7 +241,7 @@ class TestInterface:
         # Features of a pair are computed to solve for the layer, and to apply it.
         assert model.cost_.evaluations == 2 * (99 + 189 + 199)
 
-    def test_refuses_what_it_cannot_learn_from(self, lorenz) -> None:
+    def test_refuses_unsuitable_data(self, lorenz) -> None:
         with pytest.raises(ValueError, match="equal distances"):
             t = torch.rand(100).double().cumsum(0)
             RFM().fit(lorenz[:100], t=t)
@@ -250,7 +250,7 @@ class TestInterface:
         with pytest.raises(ValueError, match="`ridge` must be given"):
             RFM(held_out=0.0).fit(lorenz[:100], DT)
 
-    def test_score_tells_a_model_from_a_still_state(self, lorenz) -> None:
+    def test_the_score_of_a_model_exceeds_that_of_a_constant(self, lorenz) -> None:
         model = SkipRFM(width=200, ridge=1e-9).fit(lorenz[:4000], DT)
         assert model.score(lorenz[4000:], DT) > 0.5
         inside(model).c.zero_()

@@ -213,7 +213,7 @@ class TestLinearDecay:
         return {name: torch.tensor(x).double() / self.a for name, x in found.items()}
 
     @pytest.mark.slow
-    def test_bias_is_what_statistics_say(self) -> None:
+    def test_bias_agrees_with_theory(self) -> None:
         """Noise in the argument attenuates; subtracting the trace of S undoes it.
 
         Weights alone do not. At the truth ``E[G^T S^-1 r] = tr(S^-1 V L^T) sigma^2``
@@ -244,7 +244,7 @@ class TestLinearDecay:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_errors_of_coefficients_are_those_it_states(name: str) -> None:
+def test_stated_errors_of_coefficients_agree_with_the_spread(name: str) -> None:
     degree, duration, start, terms = SYSTEMS[name]
     field = LibraryField(len(start), degree, dtype=torch.float64)
     truth = torch.zeros_like(field.coefficients)

@@ -56,7 +56,7 @@ class TestSparseSolution:
         kept = torch.linalg.lstsq(g[:, [0, 3]], b[:, None]).solution[:, 0]
         torch.testing.assert_close(found[[0, 3]], kept)
 
-    def test_terms_that_contribute_too_much_go_as_well(self) -> None:
+    def test_terms_that_are_too_large_are_dropped(self) -> None:
         g = torch.eye(2).double()
         b = torch.tensor([1.0, 300.0]).double()
         found, _ = sparse_solution(g, b, b.norm(), (0.01,))
@@ -102,7 +102,7 @@ class TestIdentification:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("noise", "wanted"), [(0.05, 2.6), (0.1, 1.7), (0.2, 1.0)])
-    def test_all_squares_forecast_as_least_squares_should(self, noise, wanted) -> None:
+    def test_all_squares_forecast_as_well_as_least_squares(self, noise, wanted) -> None:
         found = []
         for draw in range(3):
             u = lorenz63(15_000, DT, seed=100 + draw)

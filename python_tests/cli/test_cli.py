@@ -1,4 +1,4 @@
-"""The command: a tour from data to report, and answers to mistakes."""
+"""The command: a tour from data to report, and its error messages."""
 
 import csv
 import json
@@ -82,7 +82,7 @@ def test_a_tour_from_simulation_to_report(folder, capsys) -> None:
     assert "<script" not in page and "http://" not in page and "https://" not in page
 
 
-def test_without_a_reference_the_held_out_data_are_taken(folder, data, capsys) -> None:
+def test_without_a_reference_the_held_out_data_judge(folder, data, capsys) -> None:
     assert train(data, "name=one", "optim.epochs=1") in FITTED
     capsys.readouterr()
     assert main(["evaluate", "runs/one", "--starts", "3", "--no-climate"]) == 0
@@ -94,7 +94,7 @@ def test_without_a_reference_the_held_out_data_are_taken(folder, data, capsys) -
     assert "`data` must name a reference file" in capsys.readouterr().err
 
 
-def test_the_run_folder_holds_what_it_promises(folder, data) -> None:
+def test_the_run_folder_holds_all_its_files(folder, data) -> None:
     assert train(data, "name=one", "optim.epochs=2") in FITTED
     run = folder / "runs" / "one"
     names = {p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file()}
@@ -120,7 +120,7 @@ def test_a_run_is_not_overwritten_unless_asked(folder, data, capsys) -> None:
     assert train(data, "name=one", "optim.epochs=1", "--overwrite") in FITTED
 
 
-def test_resuming_continues_to_the_bits_of_a_run_without_a_break(folder, data) -> None:
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(folder, data) -> None:
     assert train(data, "name=whole", "optim.epochs=6") in FITTED
     assert train(data, "name=parts", "optim.epochs=3") in FITTED
     assert main(["train", "-q", "--resume", "runs/parts", "optim.epochs=6"]) in FITTED
@@ -157,7 +157,7 @@ def test_dry_run_prints_the_settings_and_writes_nothing(folder, data, capsys) ->
         (["simulate", "lorenz63", "rho=x", "-o", "x.csv"], 2, "`rho` must be a number"),
     ],
 )
-def test_mistakes_end_with_a_reason_and_a_code(
+def test_errors_have_a_reason_and_an_exit_code(
     folder, capsys, command, code, message
 ) -> None:
     assert main(command) == code
@@ -166,7 +166,7 @@ def test_mistakes_end_with_a_reason_and_a_code(
     assert "Traceback" not in captured.err
 
 
-def test_files_that_are_no_models_are_refused(folder, data, capsys) -> None:
+def test_files_that_are_not_models_are_refused(folder, data, capsys) -> None:
     assert main(["evaluate", str(data), str(data)]) == 1
     assert "not a file of wpnode_ext" in capsys.readouterr().err
 
@@ -182,7 +182,7 @@ COMMANDS = "demo simulate noise tune train forecast evaluate report info".split(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command, capsys) -> None:
+def test_every_command_has_help(command, capsys) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
     assert caught.value.code == 0
@@ -197,7 +197,7 @@ def test_help_of_train_lists_every_setting_with_its_default(capsys) -> None:
         assert line in text
 
 
-def test_info_tells_versions_and_the_build(capsys) -> None:
+def test_info_prints_versions_and_the_build(capsys) -> None:
     assert main(["info", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["versions"]["torch"] == torch.__version__
@@ -213,7 +213,7 @@ def test_the_module_runs_as_a_command() -> None:
     assert done.returncode == 0 and done.stdout.startswith("wpnode_ext ")
 
 
-def test_the_demo_goes_all_the_way(folder, capsys, monkeypatch) -> None:
+def test_the_demo_writes_a_report(folder, capsys, monkeypatch) -> None:
     threads, seen = torch.get_num_threads(), []
 
     def estimate(v):

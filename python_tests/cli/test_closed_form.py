@@ -72,7 +72,7 @@ def test_a_run_of_the_default_method_goes_from_data_to_report(
     assert torch.equal(*heads)
 
 
-def test_the_command_has_the_names_that_python_has(
+def test_settings_have_the_names_of_the_python_arguments(
     tmp_path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -94,9 +94,7 @@ def test_the_command_has_the_names_that_python_has(
     assert "  refine=None" in text and "  ensemble=0" in text
 
 
-def test_a_dry_run_tells_the_method_that_would_be_taken(
-    tmp_path, monkeypatch, capsys
-) -> None:
+def test_a_dry_run_prints_the_chosen_method(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("data.npz", v=oscillator_data(400, torch.float64).numpy(), dt=DT)
     assert main(["train", "--dry-run", "data.path=data.npz"]) == 0

@@ -1,4 +1,4 @@
-"""The command and its files: what it reads, and what it writes for others to read."""
+"""The files that the command reads and writes."""
 
 import re
 
@@ -28,7 +28,7 @@ def test_columns_times_and_inputs_are_read_from_csv_files(folder, capsys) -> Non
     assert "'clock'" in capsys.readouterr().err
 
 
-def test_forecasts_read_files_as_the_data_of_training_were(folder, capsys) -> None:
+def test_forecasts_read_files_like_the_training_data(folder, capsys) -> None:
     t = 5 + DT * np.arange(200)
     table = np.column_stack([t, np.sin(t), np.cos(t), 0 * t])
     np.savetxt("d.csv", table, delimiter=",", header="when,a,b,rest", comments="")
@@ -52,9 +52,7 @@ def test_forecasts_read_files_as_the_data_of_training_were(folder, capsys) -> No
     assert "states of shape [2]" in capsys.readouterr().err
 
 
-def test_irregular_times_are_refused_where_noise_and_window_are_told(
-    folder, capsys
-) -> None:
+def test_noise_and_tune_refuse_irregular_times(folder, capsys) -> None:
     t = np.sort(np.random.default_rng(0).uniform(size=300))
     np.savez("d.npz", v=np.sin(t), t=t)
     for command in ("noise", "tune"):
@@ -62,7 +60,7 @@ def test_irregular_times_are_refused_where_noise_and_window_are_told(
         assert "300 samples at irregular times" in capsys.readouterr().err
 
 
-def test_simulations_bring_the_papers_settings_and_exponents(folder, capsys) -> None:
+def test_simulate_writes_the_papers_settings(folder, capsys) -> None:
     simulate = ["simulate", "lorenz63", "-n", "900", "-o", "l.npz", "--noise", "0.01"]
     assert main([*simulate, "--settings", "l63.yaml"]) == 0
     text = capsys.readouterr().out
@@ -88,7 +86,7 @@ def test_simulations_bring_the_papers_settings_and_exponents(folder, capsys) -> 
     assert np.loadtxt("five.csv", delimiter=",", skiprows=1).shape == (30, 6)
 
 
-def test_options_a_format_does_not_have_are_named(folder, capsys) -> None:
+def test_options_that_a_format_lacks_are_refused(folder, capsys) -> None:
     np.savez("d.npz", a=np.zeros(50), b=np.zeros(50), dt=DT)
     assert main(["noise", "d.npz"]) == 2
     assert "name the state by --columns (data.columns in set" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Inputs of forecasts from the command: at the times their file says."""
+"""Inputs of forecasts: the command reads them at the times of their file."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def expected(model, inputs: np.ndarray) -> np.ndarray:
     return model.forecast(start, t, forcing=torch.from_numpy(inputs)).numpy()
 
 
-def test_inputs_are_taken_at_the_times_of_the_forecast(model) -> None:
+def test_inputs_are_interpolated_at_the_times_of_the_forecast(model) -> None:
     t = START + DT * np.arange(STEPS + 1)
     wanted = expected(model, push(t))
     # More rows than steps, from an earlier time on, one of them left out.
@@ -60,7 +60,7 @@ def test_inputs_are_taken_at_the_times_of_the_forecast(model) -> None:
     write("coarse.csv", "t,push", coarse, push(coarse))
     between = expected(model, np.interp(t, coarse, push(coarse)))
     assert forecast("--forcing-file", "coarse.csv") == pytest.approx(between, abs=1e-8)
-    # What happens between two times of the forecast counts as well.
+    # Inputs between two times of the forecast count as well.
     fine = np.linspace(4, 7, 3001)
     quick = np.sin(2 * np.pi / DT * fine) ** 2
     write("fine.csv", "t,push", fine, quick)
@@ -78,7 +78,7 @@ def test_times_the_inputs_do_not_cover_are_refused(model, capsys) -> None:
     assert "must be strictly increasing" in capsys.readouterr().err
 
 
-def test_without_times_there_is_a_row_for_every_state(model, capsys) -> None:
+def test_inputs_without_times_need_a_row_for_every_state(model, capsys) -> None:
     t = START + DT * np.arange(STEPS + 1)
     write("rows.csv", "push", push(t))
     wanted = expected(model, push(t))
@@ -92,7 +92,7 @@ def test_without_times_there_is_a_row_for_every_state(model, capsys) -> None:
     assert "a value at every time" in capsys.readouterr().err
 
 
-def test_dates_of_inputs_are_counted_as_those_of_the_start(folder, capsys) -> None:
+def test_dates_of_inputs_use_the_clock_of_the_start(folder, capsys) -> None:
     days = np.datetime64("2017-01-01") + np.arange(200)
     u = np.sin(0.05 * np.arange(200))
 

@@ -1,4 +1,4 @@
-"""Random arguments and random files: the command ends by itself, with a code."""
+"""The command ends with an exit code, whatever its arguments and files."""
 
 import random
 
@@ -41,7 +41,7 @@ def words(rng: random.Random) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_arguments_end_with_a_code(folder, capsys, seed) -> None:
+def test_random_arguments_end_with_an_exit_code(folder, capsys, seed) -> None:
     rng = random.Random(seed)
     np.savez("d.npz", v=oscillator_data(60).numpy(), dt=DT)
     for name in ("junk.npz", "junk.csv", "junk.pt", "junk.yaml"):

@@ -1,4 +1,4 @@
-"""Files of observations that are broken, too large or dressed up end in one line."""
+"""Broken, oversized or disguised files of observations end in one line."""
 
 import io
 import os
@@ -76,7 +76,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_is_named_with_what_to_do(folder, capsys, case) -> None:
+def test_errors_name_a_broken_file_and_a_remedy(folder, capsys, case) -> None:
     content, reason = BROKEN[case]
     name = case.replace(" ", "_")
     (folder / name).write_bytes(content)
@@ -111,7 +111,7 @@ def test_junk_folders_and_closed_files_end_in_one_line(folder, capsys, suffix) -
         assert f"junk{suffix}" in capsys.readouterr().err
 
 
-def test_archives_are_measured_before_they_are_expanded(folder, monkeypatch) -> None:
+def test_archives_that_expand_too_far_are_refused(folder, monkeypatch) -> None:
     from scipy.io import savemat
 
     np.savez_compressed("a.npz", v=np.zeros((20_000, 10)), dt=1.0)
@@ -127,11 +127,11 @@ def test_archives_are_measured_before_they_are_expanded(folder, monkeypatch) -> 
             load_series(name, dt=1.0)
 
 
-def test_the_limit_is_memory_that_there_is() -> None:
+def test_the_limit_is_the_available_memory() -> None:
     assert 10**8 < archives.memory_limit() < 10**15
 
 
-def test_a_matlab_file_is_measured_by_what_it_expands_to(tmp_path, monkeypatch) -> None:
+def test_matlab_files_that_expand_too_far_are_refused(tmp_path, monkeypatch) -> None:
     stream = zlib.compress(bytes(10**7))
     tag = (15).to_bytes(4, "little") + len(stream).to_bytes(4, "little")
     (tmp_path / "bomb.mat").write_bytes(b" " * 124 + b"\0\1IM" + tag + stream)
@@ -156,7 +156,7 @@ def test_wide_tables_cost_in_proportion_to_their_columns(tmp_path) -> None:
     assert many < 40 * few
 
 
-def test_names_of_columns_are_shown_without_what_they_would_do(folder, capsys) -> None:
+def test_control_characters_in_column_names_are_escaped(folder, capsys) -> None:
     rows = "\n".join(f"{i},{i % 7}" for i in range(60))
     (folder / "a.csv").write_text(f"t,u\x1b[31m\u202e\n{rows}\n")
     assert main(["noise", "a.csv"]) == 0
@@ -177,13 +177,13 @@ def test_names_of_columns_are_no_formulas_in_figures(tmp_path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_wrong_arguments_are_shown_without_what_they_would_do(capsys) -> None:
+def test_control_characters_in_arguments_are_escaped(capsys) -> None:
     with pytest.raises(SystemExit):
         main(["noise", "a.csv", "--\x1b[2J"])
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_the_end_of_the_memory_is_one_line(folder, capsys, monkeypatch) -> None:
+def test_running_out_of_memory_prints_one_line(folder, capsys, monkeypatch) -> None:
     def none(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 7.11 PiB")
 

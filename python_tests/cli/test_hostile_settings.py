@@ -1,4 +1,4 @@
-"""Settings that are broken, endless or would fetch something are refused by name."""
+"""Errors name settings that are broken, endless or refer to something else."""
 
 import pytest
 
@@ -33,14 +33,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_file_of_settings_is_named(folder, capsys, case) -> None:
+def test_errors_name_a_broken_settings_file(folder, capsys, case) -> None:
     content, reason = BROKEN[case]
     (folder / "run.yaml").write_bytes(content)
     assert main(["train", "run.yaml"]) == 2
     text = capsys.readouterr().err
     assert text.startswith("wpnode: error: run.yaml") and text.count("\n") == 1
     assert reason in text
-    # A run folder from elsewhere is no better.
+    # A run folder of unknown origin gets the same error.
     (folder / "run").mkdir()
     (folder / "run/config.yaml").write_bytes(content)
     for command in (["train", "--resume", "run"], ["report", "run"]):
@@ -62,7 +62,9 @@ def test_a_broken_file_of_settings_is_named(folder, capsys, case) -> None:
         "field.hidden=x",
     ],
 )
-def test_an_override_that_is_no_plain_value_is_named(folder, capsys, override) -> None:
+def test_errors_name_an_override_that_is_not_a_plain_value(
+    folder, capsys, override
+) -> None:
     assert main(["train", override]) == 2
     text = capsys.readouterr().err
     assert text.startswith("wpnode: error: `") and text.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The solver a user asks for follows the field wherever the command does."""
+"""All forecasts of a command use the solver that the user chose."""
 
 import json
 
@@ -32,7 +32,7 @@ def judged(capsys, run: str, *more: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_climate_is_made_by_the_solver_asked_for(run, capsys) -> None:
+def test_the_climate_uses_the_given_solver(run, capsys) -> None:
     for solver in ("rk4", "rk4_classic"):
         solvers = judged(capsys, run, "--solver", solver)["climate"]["solvers"]
         assert list(solvers)[0] == solver and set(solvers) == OTHERS | {solver}
@@ -72,7 +72,7 @@ def test_substeps_shorten_the_steps_of_a_forecast(run) -> None:
     assert last("--solver", "etdrk4") == pytest.approx(by_eight.numpy(), abs=1e-12)
 
 
-def test_a_report_follows_the_members_of_an_ensemble_alike(run, monkeypatch) -> None:
+def test_a_report_uses_the_solver_for_the_ensemble_too(run, monkeypatch) -> None:
     pytest.importorskip("matplotlib")
     steps = []
 

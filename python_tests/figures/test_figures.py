@@ -1,4 +1,4 @@
-"""Figures hold the numbers they were given, and what they promise to mark."""
+"""Figures show the numbers and marks that they document."""
 
 import math
 import sys
@@ -178,7 +178,7 @@ def test_the_window_choice_keeps_one_parameter_and_varies_another() -> None:
     assert np.nanmax([line.get_ydata() for line in measured]) == 0.7
 
 
-def test_a_missing_matplotlib_is_told_by_name(monkeypatch, paths) -> None:
+def test_a_missing_matplotlib_is_named(monkeypatch, paths) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"wpnode_ext\[plot\]"):
         figures.forecast(*paths)

@@ -1,4 +1,4 @@
-"""Pages: everything inside, nothing that a name could inject."""
+"""Pages are self-contained, and escape the text they show."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""The part of a report about the data, where they are short, constant or broken."""
+"""The data in a report: short, constant or incomplete series."""
 
 import re
 
@@ -34,7 +34,7 @@ def share(text: str) -> float:
     return float(found[1])
 
 
-def test_series_too_short_for_the_noise_have_a_note(tmp_path) -> None:
+def test_the_page_notes_series_too_short_for_a_noise_estimate(tmp_path) -> None:
     text = page_of(make_series([noisy(12), noisy(15)], dt=DT), tmp_path)
     assert "Noise was not estimated: `v` must have 17 consecutive" in text
 
@@ -48,7 +48,7 @@ def test_a_run_on_a_short_series_has_a_report(folder) -> None:
     assert "Noise was not estimated" in (folder / "runs/short/report.html").read_text()
 
 
-def test_the_longest_stretch_is_told_where_it_is_too_short() -> None:
+def test_the_noise_estimate_names_the_longest_stretch() -> None:
     with pytest.raises(ValueError, match="17 consecutive samples.*it has 15 in a row"):
         estimate_noise(torch.randn(27, 2), lengths=[12, 15])
 

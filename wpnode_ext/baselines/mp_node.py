@@ -38,7 +38,7 @@ class Penalty:
 
 @dataclass(kw_only=True, eq=False)
 class MPNODE(NodeBaseline):
-    """Trajectories cut into windows that a penalty joins.
+    """A network fitted to trajectories that are cut into windows a penalty joins.
 
     A sub-trajectory of ``K S`` steps has K windows; each starts from a state of its
     own, ``q_k``, the first from the data. The loss is ``L_GT + mu L_P`` with the mean

@@ -16,13 +16,13 @@ from ..weak.segments import Runs, gap_free_runs
 from .node import CosineSchedule, NodeBaseline
 from .splines import choose_smoothing, cutoff_of, sine_basis, smoothed, smoothing_of
 
-# Fewest samples worth a variational form of their own.
+# Fewest samples of a segment.
 _SHORTEST = 16
 
 
 @dataclass(kw_only=True, eq=False)
 class VFNODE(NodeBaseline):
-    """Weak form against sines on segments of a smoothed record.
+    """A network fitted to the weak form with sines on segments of a smoothed record.
 
     For segments of length T and ``g_m(t) = sqrt(2 / T) sin(pi m t / T)`` the loss is
     the mean over segments and components of ``sum_m (int f g_m + int y g_m')^2``, where
@@ -98,7 +98,7 @@ class VFNODE(NodeBaseline):
 def segment_samples(
     runs: Runs, length: int | None, alike: bool
 ) -> list[Int[Tensor, "S L"]]:
-    """Samples of segments that cover the runs, those of one length together.
+    """Samples of segments that cover the runs, grouped by their length.
 
     Args:
         runs: stretches without a gap.
@@ -112,7 +112,7 @@ def segment_samples(
             continue
         size = samples if length is None else min(length, samples)
         count = ceil((samples - 1) / (size - 1))
-        # Neighbours share a sample; the last one is moved back into the run.
+        # Neighbours share a sample; the last one may overlap more, to stay in the run.
         begins = [first + min(i * (size - 1), samples - size) for i in range(count)]
         groups.setdefault(size, []).extend(begins)
     found = []

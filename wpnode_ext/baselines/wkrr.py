@@ -179,7 +179,7 @@ class WKRR(MapBaseline):
 
 
 class WeakKernelProblem:
-    """Increments to be explained by a kernel, averaged over bumps.
+    """Least squares for increments that are averaged over bumps.
 
     Args:
         x, y: states and increments, ``[N, D]``.

@@ -193,7 +193,7 @@ def _show(
                 "none" if exponent is None else f"{exponent.maximal:.2f}",
                 f"{L63.lyapunov_exponent} is the system's (Lyapunov exponent)",
             ),
-            ("time taken", f"{seconds:.0f} s", ""),
+            ("duration of the demo", f"{seconds:.0f} s", ""),
         ],
-        ("what", "found", "compare with"),
+        ("quantity", "found", "compare with"),
     )

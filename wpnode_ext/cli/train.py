@@ -24,12 +24,15 @@ from .data import (
 )
 
 EPILOG = """\
-settings and their defaults (None: what the paper uses for the method; weak.* 0: chosen
-from the data as `wpnode tune` does; method auto: closed_form where it applies, and wp
-where its field does not explain the data; refine: field and states improved together,
-None: in the closed form alone; ensemble: fields for forecasts with a spread;
-field.steepness None: chosen by noisy data):
+settings and their defaults:
 {keys}
+
+  None         the paper's value for the method
+  weak.*=0     chosen from the data, as by `wpnode tune`
+  method=auto  closed_form where it applies; wp if its field does not explain the data
+  refine       improve the field and the states together; None does so with closed_form
+  ensemble     number of fields for forecasts with a standard deviation
+  field.steepness=None  chosen from the data where they are noisy
 
 examples:
   wpnode train data.path=l63.npz name=first
@@ -47,10 +50,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         commands,
         "train",
         "learn a field from data",
-        "Settings come from a YAML file, then from key=value arguments. The run "
-        "folder\nruns/NAME holds config.yaml, env.json, metrics.csv, log.txt, "
-        "checkpoints/ and model.pt.\nCtrl-C saves; --resume continues, to the same "
-        "bits as if it had not been stopped.",
+        "Settings come from a YAML file, then from key=value arguments, which win. The "
+        "run folder\nruns/NAME holds config.yaml, env.json, metrics.csv, log.txt, "
+        "checkpoints/ and model.pt.\nCtrl-C saves the run; --resume continues it and "
+        "gives the same bits as an uninterrupted run.",
         EPILOG.format(keys="\n".join(keys)),
     )
     parser.add_argument("settings", nargs="*", metavar="CONFIG.yaml | key=value")
@@ -83,9 +86,14 @@ def _settings(arguments: argparse.Namespace) -> tuple[RunConfig, RunFolder]:
     files = [s for s in arguments.settings if "=" not in s]
     overrides = [s for s in arguments.settings if "=" in s]
     if len(files) > 1:
-        raise ValueError(f"give one settings file; got {', '.join(files)}.")
+        raise ValueError(
+            f"`settings` must name one file at most; got {', '.join(files)}."
+        )
     if arguments.resume and files:
-        raise ValueError("a resumed run has its own settings; give no file.")
+        raise ValueError(
+            f"`--resume` must come without a settings file; got {files[0]}. The run "
+            "has its own settings; key=value arguments change them."
+        )
     for file in files:
         if not Path(file).is_file():
             raise FileNotFoundError(f"there is no settings file {file}.")
@@ -103,7 +111,7 @@ def _train(
     folder: RunFolder,
     group: ProcessGroup,
 ) -> int:
-    """Fits in the run folder and prints what came of it."""
+    """Fits in the run folder, prints the result, and returns the exit code."""
 
     def begin(settings: TrainConfig) -> None:
         if not arguments.resume:
@@ -138,15 +146,17 @@ def _model(arguments: argparse.Namespace, config: RunConfig) -> WPNODE:
 def _print_result(model: WPNODE, series: Series, folder: RunFolder) -> None:
     result, solved = model.result_, model.config_.method == "closed_form"
     names = ("rounds", "field of round") if solved else ("epochs", "weights of epoch")
+    best = result.best_epoch + (0 if solved else 1)
+    # A closed form without refinement has no rounds.
+    length = [(names[0], result.epochs), (names[1], best)] if result.epochs else []
     print_table(
         [
             ("run", folder.path),
             ("data", series.describe()),
             ("model", folder.model),
             ("method", f"{model.config_.method} ({model.why_})"),
-            (names[0], result.epochs),
-            (names[1], result.best_epoch + (0 if solved else 1)),
-            ("their score", f"{result.best_score:.4g}"),
+            *length,
+            ("score", f"{result.best_score:.4g}"),
         ]
     )
     say(f"next: wpnode report {folder.path}")

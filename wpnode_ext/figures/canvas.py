@@ -1,4 +1,4 @@
-"""What all figures share: an empty canvas, colours, names."""
+"""Empty figures, colours, labels and files of all figures."""
 
 import io
 from collections.abc import Sequence
@@ -40,15 +40,15 @@ def as_members(u: Array) -> Tensor:
 
 
 def component_name(names: Sequence[str] | None, number: int) -> str:
-    """The name of a component as a label: dollars are no formulas, nothing is drawn
-    that only a terminal obeys."""
+    """The label of a component; dollars start no formula, control characters are
+    escaped."""
     if names is None:
         return f"component {number}"
     return printable(names[number]).replace("$", r"\$")
 
 
 def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 120) -> None:
-    """Writes a picture as a whole or not at all; the ending of the name says how."""
+    """Writes a figure as a whole or not at all, in the format of the file's ending."""
     kind = Path(path).suffix.lower().lstrip(".") or "png"
     picture = io.BytesIO()
     figure.savefig(picture, dpi=dpi, format=kind)

@@ -11,9 +11,9 @@ from .canvas import DATA, MODEL, TRUTH, as_members, component_name, empty_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Components and members drawn at most.
+# Most components and members that are drawn.
 ROWS, COLUMNS = 6, 3
-# Points drawn of a trajectory at most: more cannot be told apart.
+# Most points that are drawn of a trajectory; more are not distinguishable.
 POINTS = 50_000
 
 
@@ -27,7 +27,7 @@ def forecast(
     names: Sequence[str] | None = None,
     band: tuple[Array, Array] | None = None,
 ) -> "Figure":
-    """Forecasts against truth, a column a member and a row a component.
+    """Forecasts and truth over time: a column for a member, a row for a component.
 
     Args:
         t: lead times, ``[T]``.

@@ -45,7 +45,7 @@ def filtering(
     names: Sequence[str] | None = None,
     label: str = "filtered",
 ) -> "Figure":
-    """Observations before and after a filter: that of the weak form, or a smoother.
+    """Observations before and after the filter of the weak form, or a smoother.
 
     Args:
         t: times, ``[N]``.
@@ -81,8 +81,8 @@ def window_choice(
 
     The left panels keep the chosen `ell` and vary p, the right ones keep the chosen p
     and vary `ell`. Above is the paper's score J, below the error of the filtered series
-    in units of the noise: estimated from the data, and measured where it is known. A
-    circle marks the choice, the dashed line the noise itself.
+    in units of the noise: the estimate from the data, and the measured one where it is
+    known. A circle marks the choice, the dashed line the noise itself.
 
     Args:
         choice: of :func:`~wpnode_ext.select_weak_form`.
@@ -100,7 +100,7 @@ def window_choice(
             q, color = [row.q for row in curve], f"C{number}"
             scores = [row.J for row in curve]
             above.plot(q, scores, ".-", color=color, label=f"{varied} = {value}")
-            # An estimate of a square may fall below zero; no error does.
+            # Estimates of a square may be negative.
             estimates = [max(0.0, row.risk) ** 0.5 for row in curve]
             below.plot(q, estimates, ".-", color=color)
             if rmse is not None:

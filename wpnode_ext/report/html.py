@@ -26,7 +26,7 @@ code { background: #f3f3f3; padding: 0 0.2rem; }
 
 
 class Page:
-    """A page that is built from top to bottom."""
+    """A page that grows from top to bottom."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -40,7 +40,7 @@ class Page:
         self._parts.append(f"<p{kind}>{_escaped(text)}</p>")
 
     def verdict(self, text: str, details: str) -> None:
-        """What matters most, set apart from the rest."""
+        """Adds the main result in a box of its own."""
         self._parts.append(
             f'<p class="verdict"><strong>{_escaped(text)}</strong><br>'
             f"{_escaped(details)}</p>"
@@ -82,5 +82,5 @@ class Page:
 
 
 def _escaped(text: object) -> str:
-    """Text that a page shows as it is, control characters as escapes."""
+    """Text with HTML and control characters escaped."""
     return html.escape(printable(text, keep="\n\t"))
