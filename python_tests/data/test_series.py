@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import wpnode_ext as wp
-from wpnode_ext.data import Series, make_series
+from wpnode_ext.data import Series, lay_end_to_end, make_series
 
 NAN = float("nan")
 
@@ -260,3 +260,34 @@ def test_series_check_themselves() -> None:
         ValueError, match="`fraction` must .* the training part would be empty"
     ):
         make_series(np.ones(8), dt=1.0).split(0.5, min_length=5)
+
+
+def test_the_elements_of_a_batch_become_series_end_to_end() -> None:
+    v = torch.randn(2, 6, 3)
+    mask = torch.zeros(2, 6, dtype=torch.bool)
+    mask[1, 2] = True
+    v[1, 2] = NAN
+    series = lay_end_to_end(v, dt=0.5, dim=1, lengths=[4, 2], mask=mask)
+    assert series.lengths == (4, 2, 4, 2)
+    assert series.runs == [(0, 4), (4, 6), (6, 8), (9, 10), (10, 12)]
+    assert series.longest_run == 4
+    # Time goes on along an element, and begins anew with the next.
+    assert series.times.tolist() == 2 * [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+    assert series.clock.shape == (12, 1)
+    assert (series.v[8] == 0).all() and torch.equal(series.v[:6], v[0])
+
+
+def test_a_longer_step_than_max_gap_ends_a_run() -> None:
+    t = torch.tensor([0.0, 1.0, 2.0, 4.0, 5.0])
+    v = torch.zeros(5, 1)
+    assert lay_end_to_end(v, t=t).runs == [(0, 5)]
+    assert lay_end_to_end(v, t=t, max_gap=1.5).runs == [(0, 3), (3, 5)]
+
+
+def test_series_take_other_times_with_the_same_steps() -> None:
+    uniform = make_series([np.ones(4), np.ones(3)], dt=0.5)
+    times = torch.cat([uniform.times[:4] + 7, uniform.times[4:] + 20])
+    assert torch.equal(uniform.at_times(times).times, times)
+    t = np.array([0.0, 1.0, 2.5, 3.0])
+    moved = make_series(np.ones(4), t=t).at_times(torch.from_numpy(t) + 3)
+    assert moved.times.tolist() == [3.0, 4.0, 5.5, 6.0] and moved.dt is None

@@ -13,6 +13,7 @@ import wpnode_ext.fields
 from wpnode_ext.closed_form import fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.ops import reference
+from wpnode_ext.weak.plan import SegmentSums, WeakForm, prepare, segment_blocks
 
 F64 = torch.float64
 
@@ -167,3 +168,35 @@ def test_a_plan_can_be_copied_and_pickled(options, duplicate):
     assert torch.equal(loss, same) and torch.equal(one.grad, two.grad)
     assert torch.equal(plan.residual(f), other.residual(f))
     assert torch.equal(plan.lhs, other.lhs) and torch.equal(plan.starts, other.starts)
+
+
+@pytest.mark.parametrize("rule", ["auto", "linear"])
+def test_blocks_of_segments_have_the_sums_of_all_at_once(monkeypatch, rule) -> None:
+    t = torch.cumsum(0.1 + 0.1 * torch.rand(200, dtype=F64), 0)
+    v, form = torch.randn(1, 200, 3, dtype=F64), WeakForm(4, 10)
+    starts = torch.tensor([0, 1, 7, 40, 41, 90, 189])
+    whole = SegmentSums.at(starts, form, t=t, rule=rule)
+    monkeypatch.setattr("wpnode_ext.weak.plan._BLOCK", 3)
+    blocks = list(segment_blocks(starts, form, t=t, rule=rule))
+    assert [len(sums.starts) for sums in blocks] == [3, 3, 1]
+    lhs, w_rhs = prepare(blocks, v, torch.float32)
+    assert lhs.dtype == w_rhs.dtype == torch.float32
+    assert torch.equal(lhs, whole.left(v).float())
+    assert torch.equal(w_rhs, whole.w_rhs.float())
+    # Irregular times of a plan are prepared in blocks, too.
+    plan = wp.WeakPlan(v[0], t=t, p=4, ell=10, starts=starts, rule=rule)
+    assert torch.equal(plan.lhs, whole.left(v)[0])
+
+
+def test_uniform_times_share_their_weights_and_missing_ones_do_not_count() -> None:
+    # The step over the gap is not uniform, but no segment contains it.
+    t = 0.1 * torch.arange(100, dtype=F64) + (torch.arange(100) >= 50)
+    starts = torch.tensor([0, 20, 60])
+    (sums,) = segment_blocks(starts, WeakForm(4, 10), t=t)
+    assert sums.w_lhs.shape == sums.w_rhs.shape == (11,)
+    expected = wp.segment_weights(4, 10, 0.1)
+    assert_close((sums.w_lhs, sums.w_rhs), expected, rtol=1e-12, atol=1e-15)
+    v, f = torch.randn(2, 1, 100, 2, dtype=F64)
+    residual = sums.left(v) + sums.right(f)
+    one = wp.weak_residual(f[0, 20:31], v[0, 20:31], dt=0.1, p=4, ell=10)
+    assert_close(residual[0, 1:2], one, rtol=1e-10, atol=1e-12)

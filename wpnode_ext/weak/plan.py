@@ -144,6 +144,8 @@ def segment_blocks(
     if t is not None and starts is not None and dt is None:
         step = uniform_step(t, form.ell, starts=starts)
         if step is not None and rule == "auto":
+            if form.q and is_uniform(starts, len(t), form.ell, form.q):
+                parts = [None]
             dt, t = step, None
         else:
             parts = starts.split(_BLOCK)
