@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from .. import ops
-from ..closed_form.blocks import weak_blocks
+from ..closed_form.fit import weak_blocks
 from ..closed_form.rows import Triangle
 from ..data import Series
 from ..fields import LibraryField, LinearField
@@ -146,9 +146,7 @@ class WeakSINDy(Baseline):
         blocks = weak_blocks(
             record,
             lambda samples: field.features(record.v[samples]),
-            p=weak.p,
-            ell=weak.ell,
-            q=weak.q,
+            weak,
         )
         for block in blocks:
             rows.add(block.features, block.target)

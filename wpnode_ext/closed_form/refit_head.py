@@ -1,6 +1,7 @@
 """The same solve for the last layer of any network that ends in one."""
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,9 +9,8 @@ from torch import Tensor, nn
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields.base import call_field
-from .blocks import BLOCK
-from .fit import ClosedFormFit, solve_weak
-from .ridge import Ridge
+from ..weak.plan import WeakForm
+from .fit import ClosedFormFit, SolveSettings, solve_weak
 
 
 def refit_head(
@@ -20,9 +20,8 @@ def refit_head(
     p: int = 8,
     ell: int = 50,
     q: int = 2,
-    ridge: Ridge = "gcv",
     symmetry: Symmetry | None = None,
-    block: int = BLOCK,
+    **settings: Any,
 ) -> ClosedFormFit:
     """Sets the last layer of a field to the one of least squared weak residual.
 
@@ -35,7 +34,7 @@ def refit_head(
         module: a field ``module(t, u)`` whose value is that of its last ``nn.Linear``;
             changed in place.
         data: observations in the coordinates of the field.
-        p, ell, q, ridge, symmetry, block: as in :func:`~wpnode_ext.fit_closed_form`.
+        p, ell, q, symmetry, **settings: as in :func:`~wpnode_ext.fit_closed_form`.
 
     Raises:
         ValueError: the value of the module is not that of its last linear layer.
@@ -66,17 +65,14 @@ def refit_head(
 
     rows = head.in_features + (head.bias is not None)
     place = _last_linear(module)
+    least: dict[str, Any] = {"least_ridge": torch.finfo(place.weight.dtype).eps ** 2}
     solution = solve_weak(
         record,
         features,
         (rows, head.out_features),
-        p=p,
-        ell=ell,
-        q=q,
-        ridge=ridge,
+        WeakForm(p, ell, q),
+        SolveSettings(**(least | settings)),
         maps=maps,
-        block=block,
-        least_ridge=torch.finfo(place.weight.dtype).eps ** 2,
     )
     handle.remove()
     with torch.no_grad():

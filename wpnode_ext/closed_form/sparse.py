@@ -1,4 +1,4 @@
-"""Which coefficients of a field the data ask for, by sequential thresholding."""
+"""Selection of the coefficients that the data need, by sequential thresholding."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ..data import Series
 from ..fields import LinearField
-from .blocks import weak_blocks
+from ..weak.plan import WeakForm
+from .fit import weak_blocks
 from .rows import Gram
 
 # Contributions below which terms are left out, over that of all terms together.
@@ -56,9 +57,9 @@ def find_support(
         )
     at = series if states is None else replace(series, v=states, mask=None)
     lhs, where = (x.split(fraction, min_length=ell + 1) for x in (series, at))
-    weak = {"p": p, "ell": ell, "q": q}
+    form = WeakForm(p, ell, q)
     seen, held = (
-        _gram(field, part, there.v, weak)
+        _gram(field, part, there.v, form)
         for part, there in zip(lhs, where, strict=True)
     )
     aa, ay, yy = seen.sums()
@@ -108,11 +109,9 @@ def _solved(
     return c
 
 
-def _gram(
-    field: LinearField, series: Series, states: Tensor, weak: dict[str, int]
-) -> Gram:
+def _gram(field: LinearField, series: Series, states: Tensor, form: WeakForm) -> Gram:
     rows = Gram()
-    for part in weak_blocks(series, lambda some: field.features(states[some]), **weak):
+    for part in weak_blocks(series, lambda some: field.features(states[some]), form):
         rows.add(part.features, part.target)
     return rows
 
