@@ -172,6 +172,12 @@ def test_settings_survive_the_way_through_builtin_types() -> None:
     ("overrides", "message"),
     [
         (["optim.batch_size=0"], "`optim.batch_size` must be >= 1"),
+        (["optim.epochs=-1"], "`optim.epochs` must be >= 1"),
+        (["optim.lr=nan"], "`optim.lr` must be positive and finite"),
+        (["lam=nan"], "`lam` must be >= 0"),
+        (["validation.starts=-1"], "`validation.starts` must be >= 1"),
+        (["validation.horizon=0"], "`validation.horizon` must be >= 1"),
+        (["seed=99999999999999999999"], "`seed` must fit into 64 bits"),
         (["validation.fraction=1.0"], r"`validation.fraction` must lie in \[0, 1\)"),
     ],
 )

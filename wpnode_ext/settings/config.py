@@ -5,9 +5,11 @@ where an entry says so, it means that the data choose.
 """
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from dataclasses import field as setting
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -146,6 +148,17 @@ _BY_METHOD: dict[str, dict[str, Any]] = {
     "wp": {"window": 2, "epochs": 20_000, "patience": 200, "min_delta": 1e-7},
 }
 
+# Smallest values of settings that are counts or weights.
+_LEAST: dict[str, int] = {
+    "ensemble": 0,
+    "lam": 0,
+    "optim.batch_size": 1,
+    "optim.epochs": 1,
+    "validation.every": 1,
+    "validation.starts": 1,
+    "validation.horizon": 1,
+}
+
 Config = TypeVar("Config")
 
 
@@ -169,18 +182,30 @@ def resolve(config: TrainConfig) -> TrainConfig:
             setattr(optim, name, defaults[name])
     if optim.plateau_patience is None:
         optim.plateau_patience = max(1, (optim.patience or 1) // 2)
-    if optim.batch_size < 1:
-        raise ValueError(f"`optim.batch_size` must be >= 1; got {optim.batch_size}.")
-    if config.ensemble < 0:
-        raise ValueError(f"`ensemble` must be >= 0; got {config.ensemble}.")
     if config.refine is None:
         config.refine = method == "closed_form"
+    config = replace(config, weak=weak, strong=strong, optim=optim)
+    _check_ranges(config)
+    return config
+
+
+def _check_ranges(config: TrainConfig) -> None:
+    """Raises ValueError for a number out of its range; NaN is in none."""
+    for name, least in _LEAST.items():
+        value = attrgetter(name)(config)
+        if value is not None and not value >= least:
+            raise ValueError(f"`{name}` must be >= {least}; got {value}.")
     if not 0.0 <= config.validation.fraction < 1.0:
         raise ValueError(
             "`validation.fraction` must lie in [0, 1); "
             f"got {config.validation.fraction}."
         )
-    return replace(config, weak=weak, strong=strong, optim=optim)
+    if not 0.0 < config.optim.lr < math.inf:
+        raise ValueError(
+            f"`optim.lr` must be positive and finite; got {config.optim.lr}."
+        )
+    if not -(2**63) <= config.seed < 2**63:
+        raise ValueError(f"`seed` must fit into 64 bits; got {config.seed}.")
 
 
 def check_names(config: TrainConfig) -> None:
