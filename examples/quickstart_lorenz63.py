@@ -3,18 +3,18 @@
     python examples/quickstart_lorenz63.py          # about a minute and a half
     python examples/quickstart_lorenz63.py --fast   # seconds, only to see it run
 
-Prints how long forecasts stay valid and saves
-figures/quickstart_lorenz63.png: the noisy data, a forecast, the attractor.
+Prints how long forecasts stay valid. The figure, ``figures/quickstart_lorenz63.png``,
+shows the noisy data, a forecast, the attractor.
 """
 
 # %%
-import argparse
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from command_line import start
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 from torchdiffeq import odeint
@@ -137,20 +137,11 @@ def draw(path: Path, v: Tensor, u: Tensor, u_hat: Tensor, settings: Settings) ->
         *u_hat.flatten(1)[:, :3].T, color="C3", linewidth=0.8, label="learned field"
     )
     axis.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fast", action="store_true", help="a few seconds only")
-    parser.add_argument("--figures", type=Path, default=Path("figures"))
-    arguments = parser.parse_args()
-    settings = Settings()
-    if arguments.fast:
-        settings = Settings(n_samples=2000, steps=200, n_starts=5, horizon=2.0)
+def main(settings: Settings, figure: Path) -> None:
     torch.manual_seed(settings.seed)
-
     n_horizon = int(settings.horizon / LYAPUNOV_EXPONENT / settings.dt)
     n_test = settings.n_starts * n_horizon
     u = simulate(settings.n_samples + n_test, settings.dt)
@@ -168,15 +159,14 @@ def main() -> None:
     times = torch.arange(n_horizon, dtype=torch.float64) * settings.dt
     u_hat = forecast(field, truth[0], times)
     valid = valid_times(u_hat, truth, settings.dt) * LYAPUNOV_EXPONENT
-    path = arguments.figures / "quickstart_lorenz63.png"
-    draw(path, v, truth, u_hat, settings)
+    draw(figure, v, truth, u_hat, settings)
 
     print(f"\ntrained in                {seconds:8.1f} s ({settings.steps} steps)")
     print(f"forecasts valid for       {valid.mean():8.2f} Lyapunov times on average")
     print(f"  best of {settings.n_starts:3d} starts       {valid.max():8.2f}")
     print(f"  worst of {settings.n_starts:3d} starts      {valid.min():8.2f}")
-    print(f"picture                   {path}")
 
 
 if __name__ == "__main__":
-    main()
+    fast = Settings(n_samples=2000, steps=200, n_starts=5, horizon=2.0)
+    start(main, Settings(), fast=fast)
