@@ -20,20 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import paper
+import tables
 import torch
-from tables import (
-    Row,
-    append,
-    commit,
-    grid,
-    mean_of,
-    page,
-    parser_of,
-    percent,
-    read_results,
-    unfinished,
-    write_text,
-)
 
 from wpnode_ext import WPNODE, keep_freed_memory
 from wpnode_ext.data import add_noise
@@ -192,7 +180,7 @@ def trajectory(setting: Setting, seed: int, work: Path) -> torch.Tensor:
     return torch.load(path, weights_only=True)
 
 
-def run(setting: Setting, job: tuple, arguments: argparse.Namespace) -> Row:
+def run(setting: Setting, job: tuple, arguments: argparse.Namespace) -> tables.Row:
     """Fits and judges one model."""
     variant, noise, draw = job
     path, noises, weights, places = (
@@ -243,7 +231,7 @@ def run(setting: Setting, job: tuple, arguments: argparse.Namespace) -> Row:
         "reason": model.result_.reason,
         "fit_seconds": seconds,
         "processor_seconds": worked,
-        "commit": commit(),
+        "commit": tables.commit(),
     }
 
 
@@ -276,7 +264,7 @@ def _rms(x: torch.Tensor) -> float:
     return x.square().mean().sqrt().item()
 
 
-def table(name: str, rows: Sequence[Row], starts: int, note: str = "") -> str:
+def table(name: str, rows: Sequence[tables.Row], starts: int, note: str = "") -> str:
     """A page: mean over draws with its 95 % interval beside the bars and the paper."""
     setting = SYSTEMS[name]
     listed = setting.preset
@@ -312,36 +300,39 @@ def table(name: str, rows: Sequence[Row], starts: int, note: str = "") -> str:
             ("- seconds", "seconds"),
         ):
             lines.append((label, [cell.get(key, "") for cell in cells]))
-    return page(
+    return tables.page(
         f"{name}: valid prediction time in Lyapunov times, closed form",
         text,
-        grid("", percent(NOISE_RATIOS), lines),
+        tables.grid("", tables.percent(NOISE_RATIOS), lines),
         note=note,
         commits=[row["commit"] for row in rows],
     )
 
 
-def _cell(found: Sequence[Row]) -> dict[str, str]:
+def _cell(found: Sequence[tables.Row]) -> dict[str, str]:
     """Texts of one variant at one level of noise; none where it was not measured."""
     if not found:
         return {}
     means = [row["vpt"] for row in found]
     bound = ">= " if any(row["censored"] > 0 for row in found) else ""
-    text = f"{bound}{mean_of(found, 'vpt'):.2f}"
+    text = f"{bound}{tables.mean_of(found, 'vpt'):.2f}"
     if len(means) > 1:
         free = len(means) - 1
         half = STUDENT.get(free, 2.2) * statistics.stdev(means) / math.sqrt(len(means))
         text += f" ± {half:.2f}"
     lost = sum(row["bounded"] < 1 for row in found)
-    states = [mean_of(found, key) for key in ("first_error", "state_error")]
-    seconds = [mean_of(found, key) for key in ("processor_seconds", "fit_seconds")]
+    states = [tables.mean_of(found, key) for key in ("first_error", "state_error")]
+    kl = [tables.mean_of(found, key) for key in ("kl", "kl_truth")]
+    seconds = [
+        tables.mean_of(found, key) for key in ("processor_seconds", "fit_seconds")
+    ]
     return {
         "vpt": text,
         "draws": ", ".join(
             f"{'>= ' if row['censored'] > 0 else ''}{row['vpt']:.2f}" for row in found
         ),
-        "time": f"{bound}{mean_of(found, 'vpt_time'):.2f}",
-        "kl": f"{mean_of(found, 'kl'):.4f} ({mean_of(found, 'kl_truth'):.4f})"
+        "time": f"{bound}{tables.mean_of(found, 'vpt_time'):.2f}",
+        "kl": f"{kl[0]:.4f} ({kl[1]:.4f})"
         + (f", {lost} of {len(found)} with unbounded members" if lost else ""),
         # Data without noise leave nothing to refine.
         "states": "" if math.isnan(states[1]) else f"{states[0]:.2f}, {states[1]:.3f}",
@@ -349,7 +340,7 @@ def _cell(found: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _censored(rows: Sequence[Row], starts: int) -> str:
+def _censored(rows: Sequence[tables.Row], starts: int) -> str:
     """How many forecasts were valid to their end; nothing where none was."""
     valid = int(sum(row["censored"] for row in rows))
     if valid == 0:
@@ -361,7 +352,7 @@ def _censored(rows: Sequence[Row], starts: int) -> str:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("--system", choices=list(SYSTEMS), default="lorenz63")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--starts", type=int, default=50)
@@ -382,9 +373,9 @@ def main() -> None:
         for variant in arguments.variants or setting.variants
         for noise in arguments.noise
     ]
-    for job in unfinished(jobs, read_results(path, TEXT), JOB):
+    for job in tables.unfinished(jobs, tables.read_results(path, TEXT), JOB):
         row = run(setting, job, arguments)
-        append(path, COLUMNS, row)
+        tables.append(path, COLUMNS, row)
         print({k: v if k in TEXT else round(v, 4) for k, v in row.items()}, flush=True)
         write_table(arguments, path)
     print(write_table(arguments, path))
@@ -392,9 +383,9 @@ def main() -> None:
 
 def write_table(arguments: argparse.Namespace, path: Path) -> str:
     """Writes the table of all finished cells, also those of earlier runs."""
-    rows = read_results(path, TEXT)
+    rows = tables.read_results(path, TEXT)
     text = table(arguments.system, rows, arguments.starts, arguments.note)
-    write_text(path.with_suffix(".md"), text)
+    tables.write_text(path.with_suffix(".md"), text)
     return text
 
 

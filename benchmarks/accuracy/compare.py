@@ -17,17 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import paper
-from tables import (
-    HERE,
-    Row,
-    grid,
-    mean_of,
-    page,
-    parser_of,
-    percent,
-    read_results,
-    write_text,
-)
+import tables
 
 from wpnode_ext.baselines.comparison import read_rows, summary
 from wpnode_ext.systems import NOISE_RATIOS, preset
@@ -42,12 +32,14 @@ COSTS = (
 )
 
 
-def stored_rows(system: str, measured: Collection[str]) -> list[Row]:
+def stored_rows(system: str, measured: Collection[str]) -> list[tables.Row]:
     """Rows of methods that another benchmark measured with the same seeds."""
     wanted = ("method", "noise", "vpt", "vpt_time", "seconds", "epochs")
     return [
         {key: row[key] for key in wanted} | {"draw": int(row["draw"])}
-        for row in read_results(HERE / "results" / f"{system}.csv", ("method",))
+        for row in tables.read_results(
+            tables.HERE / "results" / f"{system}.csv", ("method",)
+        )
         if row["method"] not in measured
     ]
 
@@ -56,8 +48,8 @@ def table(folder: Path, note: str = "") -> str:
     """A page: our rows above the paper's, then densities and costs."""
     protocol = json.loads((folder / "protocol.json").read_text(encoding="utf-8"))
     system = protocol["system"]
-    own: list[Row] = read_rows(folder / "runs.csv")
-    other: list[Row] = []
+    own: list[tables.Row] = read_rows(folder / "runs.csv")
+    other: list[tables.Row] = []
     if protocol["samples"] == preset(system).n_samples:
         other = stored_rows(system, {row["method"] for row in own})
     rows = summary([*own, *other])
@@ -69,17 +61,17 @@ def table(folder: Path, note: str = "") -> str:
         for method in methods
         if method not in elsewhere
     ]
-    heads = percent(NOISE_RATIOS)
-    return page(
+    heads = tables.percent(NOISE_RATIOS)
+    return tables.page(
         f"{system}: mean valid prediction time, in Lyapunov times",
         _explanation(protocol, elsewhere),
-        grid("method", heads, _times(found, methods, paper.VPT[system])),
+        tables.grid("method", heads, _times(found, methods, paper.VPT[system])),
         "## Densities",
         DENSITIES,
-        grid("method", heads, densities),
+        tables.grid("method", heads, densities),
         "## Cost",
         COSTS,
-        grid(
+        tables.grid(
             "method",
             ["seconds", "wall time", "epochs", "seconds an epoch", "evaluations"],
             _costs(rows, methods),
@@ -112,7 +104,7 @@ def _explanation(protocol: dict[str, Any], elsewhere: Sequence[str]) -> str:
 
 
 def _times(
-    found: dict[tuple[str, float], Row],
+    found: dict[tuple[str, float], tables.Row],
     methods: Sequence[str],
     printed: dict[str, paper.Levels],
 ) -> Iterator[tuple[str, list[str]]]:
@@ -124,7 +116,7 @@ def _times(
                 yield f"{label}, paper", [f"{value:.2f}" for value in means]
 
 
-def _vpt(row: Row | None) -> str:
+def _vpt(row: tables.Row | None) -> str:
     if row is None or not row["draws"]:
         return ""
     spread = "" if math.isnan(row["spread"]) else f" +- {row['spread']:.2f}"
@@ -132,19 +124,19 @@ def _vpt(row: Row | None) -> str:
     return f"{bound}{row['vpt']:.2f}{spread} ({row['draws']})"
 
 
-def _kl(row: Row | None) -> str:
+def _kl(row: tables.Row | None) -> str:
     return "" if row is None or math.isnan(row["kl"]) else f"{row['kl']:.2g}"
 
 
 def _costs(
-    rows: Sequence[Row], methods: Sequence[str]
+    rows: Sequence[tables.Row], methods: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
     names = ("cpu_seconds", "seconds", "epochs", "evaluations")
     for method in methods:
         mine = [row for row in rows if row["method"] == method and row["draws"]]
         if not mine:
             continue
-        busy, wall, epochs, evaluations = (mean_of(mine, name) for name in names)
+        busy, wall, epochs, evaluations = (tables.mean_of(mine, name) for name in names)
         each = (wall if math.isnan(busy) else busy) / epochs
         cells = [
             (busy, ".3g"),
@@ -157,12 +149,12 @@ def _costs(
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("folder", type=Path, help="of `wpnode compare`")
     parser.add_argument("--note", default="", help="e.g. on rows of other commits")
     arguments = parser.parse_args()
     text = table(arguments.folder, arguments.note)
-    write_text(arguments.folder / "paper.md", text)
+    tables.write_text(arguments.folder / "paper.md", text)
     print(text)
 
 

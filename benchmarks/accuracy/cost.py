@@ -14,8 +14,8 @@ import statistics
 import time
 
 import paper
+import tables
 import torch
-from tables import HERE, grid, page, parser_of, read_results, write_text
 
 from wpnode_ext.baselines.comparison import read_rows
 from wpnode_ext.baselines.methods import make_method
@@ -42,8 +42,8 @@ def seconds(method: str, series: Series, epochs: int | None = None) -> float:
 def usual_epochs() -> dict[str, float]:
     """Mean epochs of finished trainings at this noise."""
     found: dict[str, list[float]] = {}
-    rows = read_rows(HERE / f"compare_{SYSTEM}" / "runs.csv")
-    rows += read_results(HERE / "results" / f"{SYSTEM}.csv", ("method",))
+    rows = read_rows(tables.HERE / f"compare_{SYSTEM}" / "runs.csv")
+    rows += tables.read_results(tables.HERE / "results" / f"{SYSTEM}.csv", ("method",))
     for row in rows:
         if row["noise"] == NOISE:
             found.setdefault(row["method"], []).append(float(row["epochs"]))
@@ -79,23 +79,23 @@ def table(taken: dict[str, float]) -> str:
             each, count, whole = paper.COST[method]
             printed = f"{each:g} x {count} = {whole}"
         rows.append((method, [epoch, epochs, total, printed]))
-    return page(
+    return tables.page(
         "Cost of training on Lorenz-63",
         f"10^4 samples, {100 * NOISE:g} % noise, one thread. Seconds of the processor, "
         "medians of one run in which the methods took turns; epochs are those of "
         "trainings to the end, and empty where there was none.",
-        grid("method", COLUMNS, rows),
+        tables.grid("method", COLUMNS, rows),
     )
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     series, _ = Protocol(system=SYSTEM).data(Job("cost", NOISE, 0))
     text = table(measure(series, arguments.repeats))
-    write_text(arguments.output / f"cost_{SYSTEM}.md", text)
+    tables.write_text(arguments.output / f"cost_{SYSTEM}.md", text)
     print(text)
 
 

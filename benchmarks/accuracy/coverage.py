@@ -14,17 +14,8 @@ import argparse
 import statistics
 from collections.abc import Iterator, Sequence
 
+import tables
 import torch
-from tables import (
-    Row,
-    append,
-    grid,
-    page,
-    parser_of,
-    read_results,
-    unfinished,
-    write_text,
-)
 
 from wpnode_ext import WPNODE
 from wpnode_ext.data import add_noise
@@ -43,7 +34,7 @@ COLUMNS = (*JOB, "start", "level", "lead", "inside")
 TEXT = ("field", "start")
 
 
-def run(job: tuple, starts: int, members: int) -> Iterator[Row]:
+def run(job: tuple, starts: int, members: int) -> Iterator[tables.Row]:
     """Shares of true values inside the intervals of one model."""
     kind, noise, draw = job
     path, noises, weights, places = (seed + draw for seed in SEEDS)
@@ -71,7 +62,7 @@ def run(job: tuple, starts: int, members: int) -> Iterator[Row]:
                 yield dict(zip(COLUMNS, values, strict=True))
 
 
-def table(rows: Sequence[Row], starts: int, members: int) -> str:
+def table(rows: Sequence[tables.Row], starts: int, members: int) -> str:
     """A page: shares over the draws, by field, noise, kind of start and level."""
     draws = 1 + max(int(row["draw"]) for row in rows)
     keys = ("field", "noise", "start", "level")
@@ -90,18 +81,18 @@ def table(rows: Sequence[Row], starts: int, members: int) -> str:
         kind, noise, start, level = key
         lines.append((kind, [f"{100 * noise:g} %", start, f"{level:g}", *cells]))
     heads = [f"{lead:g} Lyapunov times" for lead in LEADS]
-    return page(
+    return tables.page(
         "Lorenz-63: share of true values inside the intervals of ensembles",
         f"N = {N}, dt = {DT:g}, noise of the global RMS, closed form with refined "
         f"states, {members} members, up to {draws} draws x {starts} starts (seeds "
         f"{SEEDS} + draw of trajectory, noise, field, starts), exponent {EXPONENT:g}. "
         "Mean over the draws, in brackets the least and the largest of them.",
-        grid("field", ["noise", "start", "level", *heads], lines),
+        tables.grid("field", ["noise", "start", "level", *heads], lines),
     )
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--starts", type=int, default=50)
     parser.add_argument("--members", type=int, default=40)
@@ -113,16 +104,16 @@ def main() -> None:
         for kind in FIELDS
         for noise in NOISE
     ]
-    for job in unfinished(jobs, read_results(path, TEXT), JOB):
+    for job in tables.unfinished(jobs, tables.read_results(path, TEXT), JOB):
         for row in list(run(job, arguments.starts, arguments.members)):
-            append(path, COLUMNS, row)
+            tables.append(path, COLUMNS, row)
         print(*job, flush=True)
-        write_text(path.with_suffix(".md"), _table_of(arguments))
+        tables.write_text(path.with_suffix(".md"), _table_of(arguments))
     print(_table_of(arguments))
 
 
 def _table_of(arguments: argparse.Namespace) -> str:
-    rows = read_results(arguments.output / "coverage_lorenz63.csv", TEXT)
+    rows = tables.read_results(arguments.output / "coverage_lorenz63.csv", TEXT)
     return table(rows, arguments.starts, arguments.members)
 
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import tables
 import torch
 from scipy.io import loadmat
-from tables import HERE, grid, page, parser_of, write_text
 from torch import Tensor, nn
 
 from wpnode_ext import WPNODE, Series, fit_closed_form, make_series, rollout
@@ -67,7 +67,7 @@ class Network(nn.Module):
 
 
 def read_swings() -> tuple[list[Tensor], list[Tensor], float]:
-    folder = os.environ.get("WPNODE_DATA", HERE.parents[2] / "shared" / "data")
+    folder = os.environ.get("WPNODE_DATA", tables.HERE.parents[2] / "shared" / "data")
     table = loadmat(Path(folder) / NAME)
     training, held_out = (
         [torch.from_numpy(x.T.copy())[::EVERY] for x in table[name].ravel()]
@@ -128,7 +128,7 @@ def starts(swings: list[Tensor], steps: int) -> tuple[Tensor, Tensor]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("--epochs", type=int, default=400, help="of the networks")
     parser.add_argument("--develop", action="store_true", help="see above")
     parser.add_argument("--work", type=Path, default=Path("runs/double_pendulum"))
@@ -163,21 +163,21 @@ def main() -> None:
         print(name.ljust(22), *cells, f"{took:.0f} s of CPU", flush=True)
         if not arguments.develop:
             text = table(rows, len(first), series, arguments.epochs)
-            write_text(arguments.output / "double_pendulum.md", text)
+            tables.write_text(arguments.output / "double_pendulum.md", text)
 
 
 def table(
     rows: list[tuple[str, list[str]]], forecasts: int, series: Series, epochs: int
 ) -> str:
     """A page: a field a row, a lead time a column."""
-    return page(
+    return tables.page(
         "Double pendulum: error of forecasts on four held-out swings",
         f"{series.n_series} swings of {min(series.lengths)} to {max(series.lengths)} "
         f"samples to learn from, never joined; 4 ms apart; p = {WEAK['p']}, ell = "
         f"{WEAK['ell']}, q = {WEAK['q']}. {forecasts} forecasts, {STARTS} starts in "
         "each held-out swing, from measured states. Root mean square over the state in "
         "standard deviations of each component: mean over forecasts (and the worst).",
-        grid("field", [f"{lead:g} s" for lead in LEADS], rows),
+        tables.grid("field", [f"{lead:g} s" for lead in LEADS], rows),
         f"Library: polynomials of degree {DEGREE} in sines, cosines and velocities. "
         f"Random features: {FEATURES} of the same. Networks: 6-128-128-6-4, at most "
         f"{epochs} epochs, the checkpoint chosen on the last tenth of the training "

@@ -14,18 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tables import (
-    Row,
-    append,
-    commit,
-    grid,
-    page,
-    parser_of,
-    percent,
-    read_results,
-    unfinished,
-    write_text,
-)
+import tables
 
 from closed_form import MAPS, SEEDS, SYSTEMS, WAVES, Setting, trajectory
 from wpnode_ext import evaluate_field, keep_freed_memory
@@ -50,7 +39,7 @@ TEXT = ("commit",)
 COLUMNS = (*JOB, "evidence", "state_error", "vpt", "cpu_seconds", "commit")
 
 
-def run(setting: Setting, job: tuple, work: Path) -> Row:
+def run(setting: Setting, job: tuple, work: Path) -> tables.Row:
     """Fits one field and judges it, once by noisy samples and once by clean ones."""
     families, steepness, noise = job
     listed = setting.preset
@@ -98,11 +87,11 @@ def run(setting: Setting, job: tuple, work: Path) -> Row:
         "state_error": (error.square().mean().sqrt() / sigma.mean()).item(),
         "vpt": found.vpt.mean,
         "cpu_seconds": busy,
-        "commit": commit(),
+        "commit": tables.commit(),
     }
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[tables.Row]) -> str:
     """A page: a line for every choice of features, a column for every noise."""
     levels = sorted({row["noise"] for row in rows})
     best = {
@@ -120,32 +109,34 @@ def table(rows: Sequence[Row]) -> str:
         if own:
             cells = [own.get(level, "") for level in levels]
             lines.append((str(choice[0]), [f"{choice[1]:g}", *cells]))
-    return page(
+    return tables.page(
         "Random features for Kuramoto-Sivashinsky: their evidence from noisy data",
         f"Families of {MAPS} maps, {SAMPLES} noisy samples, one development draw. "
         "Logarithm of the evidence, which sees noisy samples alone, less the largest "
         "of its column. In brackets, for comparison only: the error of the refined "
         f"states over the noise and the valid prediction time of {STARTS} forecasts "
         "against the clean trajectory.",
-        grid("families", ["steepness", *percent(levels)], lines),
+        tables.grid("families", ["steepness", *tables.percent(levels)], lines),
         commits=[row["commit"] for row in rows],
     )
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("--noise", type=float, nargs="+", default=(0.01, 0.05, 0.2))
     parser.add_argument("--work", type=Path, default=Path("runs/accuracy_closed_form"))
     arguments = parser.parse_args()
     keep_freed_memory()
     path = arguments.output / "evidence_ks.csv"
     jobs = [(*choice, noise) for choice in CHOICES for noise in arguments.noise]
-    for job in unfinished(jobs, read_results(path, TEXT), JOB):
+    for job in tables.unfinished(jobs, tables.read_results(path, TEXT), JOB):
         row = run(SYSTEMS["ks"], job, arguments.work)
-        append(path, COLUMNS, row)
+        tables.append(path, COLUMNS, row)
         print(row, flush=True)
-        write_text(path.with_suffix(".md"), table(read_results(path, TEXT)))
-    print(table(read_results(path, TEXT)))
+        tables.write_text(
+            path.with_suffix(".md"), table(tables.read_results(path, TEXT))
+        )
+    print(table(tables.read_results(path, TEXT)))
 
 
 if __name__ == "__main__":

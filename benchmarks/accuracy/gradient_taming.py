@@ -7,9 +7,9 @@ Runge-Kutta steps of 0.01 over a time T: once from one initial state, once throu
 windows that start on the trajectory. Written to ``results/gradient_taming.md``.
 """
 
+import tables
 import torch
 from jaxtyping import Float
-from tables import grid, page, parser_of, write_text
 from torch import Tensor
 
 from wpnode_ext.systems import Lorenz63
@@ -42,7 +42,7 @@ def slope(path: Float[Tensor, "N 3"], duration: float, windows: int) -> float:
 
 
 def main() -> None:
-    arguments = parser_of(__doc__).parse_args()
+    arguments = tables.parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
     paths = [Lorenz63().simulate(round(TIMES[-1] / DT) + 1, DT, seed=s) for s in SEEDS]
     rows = []
@@ -51,14 +51,14 @@ def main() -> None:
         cells = [", ".join(f"{value:.2g}" for value in values) for values in found]
         rows.append((str(windows), cells))
         rows.append(("- published", [f"{value:.2g}" for value in published]))
-    text = page(
+    text = tables.page(
         "Gradients through chaos, with and without windows",
         "`|dJ/d rho|` of `J = mean |z|` on Lorenz-63 over a time T, rho = 28, "
         "classical Runge-Kutta steps of 0.01, three trajectories; a published "
         "replication of MP-NODE below.",
-        grid("windows", [f"T = {time}" for time in TIMES], rows),
+        tables.grid("windows", [f"T = {time}" for time in TIMES], rows),
     )
-    write_text(arguments.output / "gradient_taming.md", text)
+    tables.write_text(arguments.output / "gradient_taming.md", text)
     print(text)
 
 

@@ -18,19 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import paper
+import tables
 import torch
-from tables import (
-    Row,
-    append,
-    grid,
-    mean_of,
-    page,
-    parser_of,
-    percent,
-    read_results,
-    unfinished,
-    write_text,
-)
 
 from wpnode_ext import WPNODE
 from wpnode_ext.data import add_noise
@@ -66,7 +55,7 @@ COLUMNS = (
 )
 
 
-def run(job: tuple, work: Path, epochs: int | None, solver: str) -> Row:
+def run(job: tuple, work: Path, epochs: int | None, solver: str) -> tables.Row:
     """Trains and judges one model; continues a run that was interrupted."""
     method, noise, draw = job
     torch.set_num_threads(1)
@@ -113,9 +102,9 @@ def run(job: tuple, work: Path, epochs: int | None, solver: str) -> Row:
     }
 
 
-def table(rows: Sequence[Row], draws: int, note: str = "") -> str:
+def table(rows: Sequence[tables.Row], draws: int, note: str = "") -> str:
     """A page: mean over all starts of all draws, spread over starts."""
-    return page(
+    return tables.page(
         "Lorenz-63: mean valid prediction time, in Lyapunov times",
         f"N = 10^4 (last tenth held out), dt = {DT:g}, network 3-200-200-3, p = 8, "
         "ell = 50, q = 2, T = 2 (RK4, one step a sample), lambda = 0.5, Adam 2e-3, "
@@ -126,12 +115,12 @@ def table(rows: Sequence[Row], draws: int, note: str = "") -> str:
         "a draw beyond the training part (seeds 4000 + draw). Mean and standard "
         "deviation over starts, then the draws' own means. The paper's rows are means "
         "over 30 starts of one model.",
-        grid("method", percent(NOISE_RATIOS), _lines(rows)),
+        tables.grid("method", tables.percent(NOISE_RATIOS), _lines(rows)),
         note=note,
     )
 
 
-def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+def _lines(rows: Sequence[tables.Row]) -> Iterator[tuple[str, list[str]]]:
     printed = paper.VPT["lorenz63"]
     for method in METHODS:
         cells = [
@@ -146,11 +135,11 @@ def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
             yield label, list(line)
 
 
-def _cells(found: Sequence[Row]) -> tuple[str, str, str]:
+def _cells(found: Sequence[tables.Row]) -> tuple[str, str, str]:
     """Mean and spread, means of the draws, mean in units of time."""
     if not found:
         return "", "", ""
-    mean = mean_of(found, "vpt")
+    mean = tables.mean_of(found, "vpt")
     second = statistics.fmean(r["std"] ** 2 + r["vpt"] ** 2 for r in found)
     return (
         f"{mean:.2f} ± {math.sqrt(max(0.0, second - mean**2)):.2f}",
@@ -159,13 +148,13 @@ def _cells(found: Sequence[Row]) -> tuple[str, str, str]:
     )
 
 
-def work_on(task: tuple[tuple, Path, int | None, str]) -> Row:
+def work_on(task: tuple[tuple, Path, int | None, str]) -> tables.Row:
     os.nice(10)
     return run(*task)
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--noise", type=float, nargs="+", default=NOISE_RATIOS)
@@ -186,17 +175,20 @@ def main() -> None:
     ]
     settings = (arguments.work, arguments.epochs, arguments.solver)
     tasks = [
-        (job, *settings) for job in unfinished(jobs, read_results(path, TEXT), JOB)
+        (job, *settings)
+        for job in tables.unfinished(jobs, tables.read_results(path, TEXT), JOB)
     ]
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.workers) as pool:
         for row in pool.imap_unordered(work_on, tasks):
-            append(path, COLUMNS, row)
-            text = table(read_results(path, TEXT), arguments.draws, arguments.note)
-            write_text(path.with_suffix(".md"), text)
+            tables.append(path, COLUMNS, row)
+            text = table(
+                tables.read_results(path, TEXT), arguments.draws, arguments.note
+            )
+            tables.write_text(path.with_suffix(".md"), text)
             print({k: v if k in TEXT else round(v, 3) for k, v in row.items()})
-    text = table(read_results(path, TEXT), arguments.draws, arguments.note)
-    write_text(path.with_suffix(".md"), text)
+    text = table(tables.read_results(path, TEXT), arguments.draws, arguments.note)
+    tables.write_text(path.with_suffix(".md"), text)
     print(text)
 
 

@@ -12,11 +12,11 @@ Writes ``docs/picture.svg``.
 from collections.abc import Sequence
 
 import paper
+import tables
 import torch
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from tables import HERE, Row, mean_of, parser_of, read_results
 from torch import Tensor
 
 from closed_form import SEEDS, SYSTEMS, TEXT
@@ -85,24 +85,26 @@ def draw_times(axes: Axes, curves: dict[str, Sequence[float]]) -> None:
     axes.legend(loc="upper right", fontsize="small")
 
 
-def means(rows: list[Row], key: str, name: str) -> list[float]:
+def means(rows: list[tables.Row], key: str, name: str) -> list[float]:
     """Means over the draws, one for every level of noise."""
     return [
-        mean_of([r for r in rows if (r[key], r["noise"]) == (name, level)], "vpt")
+        tables.mean_of(
+            [r for r in rows if (r[key], r["noise"]) == (name, level)], "vpt"
+        )
         for level in NOISE_RATIOS
     ]
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.set_defaults(output=HERE.parents[1] / "docs")
+    parser = tables.parser_of(__doc__)
+    parser.set_defaults(output=tables.HERE.parents[1] / "docs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     clean, noisy, states, result = fit()
     print(result)
-    folder = HERE / "results"
-    solved = read_results(folder / "closed_form_lorenz63.csv", TEXT)
-    trained = read_results(folder / "lorenz63.csv", ("method",))
+    folder = tables.HERE / "results"
+    solved = tables.read_results(folder / "closed_form_lorenz63.csv", TEXT)
+    trained = tables.read_results(folder / "lorenz63.csv", ("method",))
     curves: dict[str, Sequence[float]] = {
         "our closed form": means(solved, "variant", VARIANT),
         "the paper's best": paper.best("lorenz63"),

@@ -11,18 +11,8 @@ paper's figures is ``results/vf_node_sweep.md``.
 import time
 from collections.abc import Mapping, Sequence
 
+import tables
 import torch
-from tables import (
-    Row,
-    append,
-    grid,
-    mean_of,
-    page,
-    parser_of,
-    read_results,
-    unfinished,
-    write_text,
-)
 
 from wpnode_ext.baselines import VFNODE
 from wpnode_ext.baselines.protocol import Job, Protocol
@@ -49,7 +39,7 @@ JOB = ("smoothing", "basis", "draw")
 COLUMNS = (*JOB, "epochs", "vpt", "cpu_seconds")
 
 
-def run(job: tuple, epochs: int) -> Row:
+def run(job: tuple, epochs: int) -> tables.Row:
     """Trains and judges one model."""
     smoothing, basis, draw = job
     listed = preset("lorenz63")
@@ -77,9 +67,9 @@ def run(job: tuple, epochs: int) -> Row:
     }
 
 
-def table(rows: Sequence[Row], epochs: int) -> str:
+def table(rows: Sequence[tables.Row], epochs: int) -> str:
     """A page: both sweeps, ours beside the paper's."""
-    return page(
+    return tables.page(
         "VF-NODE on Lorenz-63 at 5 % noise: smoothing and number of sines",
         "Mean valid prediction time in Lyapunov times over the draws in brackets, "
         f"{STARTS} starts each; 10^4 samples, one segment, up to {epochs} epochs (the "
@@ -93,19 +83,21 @@ def _sweep(
     name: str,
     varied: int,
     settings: Mapping[tuple[float, int], float],
-    rows: Sequence[Row],
+    rows: Sequence[tables.Row],
 ) -> str:
     ours = []
     for setting in settings:
         found = [r for r in rows if (r["smoothing"], r["basis"]) == setting]
-        ours.append(f"{mean_of(found, 'vpt'):.2f} ({len(found)})" if found else "")
+        ours.append(
+            f"{tables.mean_of(found, 'vpt'):.2f} ({len(found)})" if found else ""
+        )
     printed = [f"{value:.2f}" for value in settings.values()]
     heads = [f"{setting[varied]:g}" for setting in settings]
-    return grid(name, heads, [("ours", ours), ("paper", printed)])
+    return tables.grid(name, heads, [("ours", ours), ("paper", printed)])
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
+    parser = tables.parser_of(__doc__)
     parser.add_argument("--epochs", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=1)
     arguments = parser.parse_args()
@@ -113,13 +105,13 @@ def main() -> None:
     path = arguments.output / "vf_node_sweep.csv"
     settings = {**BY_SMOOTHING, **BY_BASIS}
     jobs = [(*setting, draw) for draw in range(arguments.draws) for setting in settings]
-    for job in unfinished(jobs, read_results(path), JOB):
+    for job in tables.unfinished(jobs, tables.read_results(path), JOB):
         row = run(job, arguments.epochs)
-        append(path, COLUMNS, row)
+        tables.append(path, COLUMNS, row)
         print(row, flush=True)
-        text = table(read_results(path), arguments.epochs)
-        write_text(path.with_suffix(".md"), text)
-    print(table(read_results(path), arguments.epochs))
+        text = table(tables.read_results(path), arguments.epochs)
+        tables.write_text(path.with_suffix(".md"), text)
+    print(table(tables.read_results(path), arguments.epochs))
 
 
 if __name__ == "__main__":

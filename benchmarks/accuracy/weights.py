@@ -14,9 +14,9 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import tables
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
-from tables import grid, page, parser_of, write_text
 
 from wpnode_ext import segment_weights
 
@@ -135,7 +135,7 @@ def both_rules(times: Floats, ell: int) -> list[str]:
 
 
 def main() -> None:
-    arguments = parser_of(__doc__).parse_args()
+    arguments = tables.parser_of(__doc__).parse_args()
     printed, digits, jittered, random = [], [], [], []
     for p, ell in PRINTED:
         exact = [w.numpy() for w in segment_weights(p, ell, DT)]
@@ -155,11 +155,11 @@ def main() -> None:
         times = DT * np.cumsum(steps(generator, SAMPLES))
         random.append((name, both_rules(times, 50)))
     rules = ["residual, linear", "residual, spline", "gain, linear", "gain, spline"]
-    text = page(
+    text = tables.page(
         "Errors of the weights of the weak form",
         "The closed form printed in the paper, with the right sign: largest error "
         "relative to the largest weight.",
-        grid(
+        tables.grid(
             "p, ell",
             [
                 f"{dtype} {w}"
@@ -170,15 +170,15 @@ def main() -> None:
         ),
         "Ours, uniform samples: largest relative error of any single weight, against "
         "arithmetic with up to 178 digits.",
-        grid("p, ell", ["w_lhs", "w_rhs"], digits),
+        tables.grid("p, ell", ["w_lhs", "w_rhs"], digits),
         f"Irregular samples: clean Lorenz-63, p = {P}, {SAMPLES} samples, dt = {DT:g}. "
         "Residual of the true field relative to the left-hand side; noise gain "
         "`sum_i w_lhs[i]^2`, mean over the segments. Every sample moved by up to 40 %:",
-        grid("ell", rules, jittered),
+        tables.grid("ell", rules, jittered),
         "Independent random steps, ell = 50:",
-        grid("steps", rules, random),
+        tables.grid("steps", rules, random),
     )
-    write_text(arguments.output / "weights.md", text)
+    tables.write_text(arguments.output / "weights.md", text)
     print(text)
 
 
