@@ -86,8 +86,7 @@ def main(settings: Settings, figure: Path) -> None:
     features = RandomFeatureField(
         6,
         settings.features,
-        low=seen.amin(0),
-        high=seen.amax(0),
+        box=(seen.amin(0), seen.amax(0)),
         outputs=4,
         generator=torch.Generator().manual_seed(settings.seed),
     )

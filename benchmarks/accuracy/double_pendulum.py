@@ -85,8 +85,8 @@ def library(series: Series) -> Callable:
 def features(series: Series) -> Callable:
     x = inputs(series.v)
     generator = torch.Generator().manual_seed(SEED)
-    box = {"low": x.amin(0), "high": x.amax(0)}
-    inner = RandomFeatureField(6, FEATURES, outputs=4, generator=generator, **box)
+    box = x.amin(0), x.amax(0)
+    inner = RandomFeatureField(6, FEATURES, box=box, outputs=4, generator=generator)
     field = OnInputs(inner)
     fit_closed_form(field, series, **WEAK)
     return field

@@ -77,9 +77,7 @@ def make_problem(name: str, samples: int | None = None) -> Problem:
     if name == "lorenz63":
         v = _scaled(Lorenz63().simulate(samples or 10_000, 0.01, seed=1))
         box = v.amin(0), v.amax(0)
-        field = RandomFeatureField(
-            3, WIDTH, low=box[0], high=box[1], generator=generator
-        )
+        field = RandomFeatureField(3, WIDTH, box=box, generator=generator)
         return Problem(name, make_series(v, dt=0.01), field, 50, 1.0)
     wanted = samples or 100_000
     # A repeated trajectory costs a fit as much as a long one, and less to simulate.
@@ -89,9 +87,9 @@ def make_problem(name: str, samples: int | None = None) -> Problem:
     if name.endswith("library"):
         local: LinearField = LibraryField(width, 2, outputs=1, dtype=torch.float64)
     else:
-        low, high = v.amin().expand(width), v.amax().expand(width)
+        box = v.amin().expand(width), v.amax().expand(width)
         local = RandomFeatureField(
-            width, WIDTH, low=low, high=high, outputs=1, generator=generator
+            width, WIDTH, box=box, outputs=1, generator=generator
         )
     field = RingField(local, v.shape[1], OFFSETS)
     return Problem(name, make_series(v, dt=0.01), field, 80, 60.0)

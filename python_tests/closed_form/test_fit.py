@@ -224,8 +224,7 @@ def test_random_features_learn_the_lorenz_field_from_clean_data() -> None:
     field = RandomFeatureField(
         3,
         300,
-        low=v.amin(0),
-        high=v.amax(0),
+        box=(v.amin(0), v.amax(0)),
         generator=torch.Generator().manual_seed(0),
     )
     fit = fit_closed_form(field, make_series(v[:4000], dt=0.01), ridge=0.0)

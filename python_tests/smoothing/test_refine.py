@@ -247,8 +247,7 @@ def test_a_black_box_gains_from_refinement_too() -> None:
         field = RandomFeatureField(
             3,
             100,
-            low=u.amin(0),
-            high=u.amax(0),
+            box=(u.amin(0), u.amax(0)),
             generator=torch.Generator().manual_seed(0),
         )
         return weak_least_squares(field, u, 1e-6)

@@ -186,7 +186,7 @@ def test_fields_are_wide_by_what_their_features_show() -> None:
     u = lorenz63(500, 0.01)
     u = (u - u.mean(0)) / u.std(0)
     low, high = u.amin(0), u.amax(0)
-    features = RandomFeatureField(3, 400, low=low, high=high)
+    features = RandomFeatureField(3, 400, box=(low, high))
     assert features.coefficients.numel() > rounds.MATRIX_UNKNOWNS
     assert not is_wide(features, u)
     assert is_wide(LibraryField(18, 2).double(), normal(800, 18))

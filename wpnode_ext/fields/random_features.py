@@ -79,7 +79,7 @@ class RandomFeatureField(LinearField):
     Args:
         dim: size D of the state, the last axis of `u`.
         width: units of each hidden layer.
-        low, high: corners of the box of states and inputs, ``[D + forcing_dim]``;
+        box: two corners of the box of states and inputs, ``[D + forcing_dim]`` each;
             default -1 and 1. :meth:`redraw` takes another one.
         depth: number of hidden layers.
         steepness: of the hidden units, see :func:`hit_and_run`. Flat units are close to
@@ -88,7 +88,6 @@ class RandomFeatureField(LinearField):
         outputs: values of the field; D by default.
         forcing_dim: number of inputs, variables of the features like the state.
         generator: draws the hidden layers; torch's global one by default.
-        dtype: of all weights. The head is solved for in float64.
 
     Attributes:
         coefficients: ``[1 + D + forcing_dim + depth * width, outputs]``.
@@ -101,14 +100,12 @@ class RandomFeatureField(LinearField):
         dim: int,
         width: int = 300,
         *,
-        low: Float[Tensor, " D"] | None = None,
-        high: Float[Tensor, " D"] | None = None,
+        box: tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None = None,
         depth: int = 1,
         steepness: float = 1.0,
         outputs: int | None = None,
         forcing_dim: int = 0,
         generator: torch.Generator | None = None,
-        dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__(forcing_dim)
         if width < 1 or depth < 1:
@@ -121,15 +118,18 @@ class RandomFeatureField(LinearField):
         self._inputs = dim + forcing_dim
         for layer in range(depth):
             columns = self._inputs + (width if layer else 0)
-            empty = torch.zeros(width, columns, dtype=dtype)
+            empty = torch.zeros(width, columns, dtype=torch.float64)
             self.register_buffer(f"weight_{layer}", empty)
-            self.register_buffer(f"bias_{layer}", torch.zeros(width, dtype=dtype))
+            self.register_buffer(
+                f"bias_{layer}", torch.zeros(width, dtype=torch.float64)
+            )
         rows = 1 + self._inputs + depth * width
-        self.coefficients = nn.Parameter(torch.zeros(rows, outputs, dtype=dtype))
-        ones = torch.ones(self._inputs)
-        self.redraw(
-            -ones if low is None else low, ones if high is None else high, generator
+        self.coefficients = nn.Parameter(
+            torch.zeros(rows, outputs, dtype=torch.float64)
         )
+        ones = torch.ones(self._inputs)
+        low, high = (-ones, ones) if box is None else box
+        self.redraw(low, high, generator)
 
     @torch.no_grad()
     def redraw(

@@ -110,16 +110,11 @@ def integrate(
     Returns:
         States at the ends of the intervals, each ``[W, *state]``.
     """
-    tableau = TABLEAUX[method]
+    solver = _Solver(field, TABLEAUX[method], rtol, atol)
     stage, states, substeps = first_stage, [], 1
     for number, h in enumerate(steps):
         last = number == len(steps) - 1
-        while True:
-            result = _interval(
-                field, tableau, u, t, h, stage, substeps, last, (rtol, atol)
-            )
-            if result is not None:
-                break
+        while (result := solver.interval(u, t, h, stage, substeps, last)) is None:
             substeps *= 2
             if substeps > MAX_SUBSTEPS:
                 raise RuntimeError(
@@ -133,62 +128,66 @@ def integrate(
     return states
 
 
-def _interval(
-    field: FieldFunction,
-    tableau: Tableau,
-    u: Tensor,
-    t: Tensor,
-    h: Tensor,
-    stage: Tensor | None,
-    substeps: int,
-    last: bool,
-    tolerances: tuple[float, float],
-) -> tuple[Tensor, Tensor | None] | None:
-    """State and stage at the end of an interval; None if the error was too large."""
-    h = h / substeps
-    for number in range(substeps):
-        begin, ended = u, last and number == substeps - 1
-        u, stages = _step(field, tableau, u, t, h, stage)
-        t, stage = t + h, None
-        if tableau.adaptive:
-            # The stage at the end starts the next step; after the last one only the
-            # error estimate reads it, and no gradient passes through.
-            with torch.set_grad_enabled(torch.is_grad_enabled() and not ended):
-                stage = field(t, u)
-            if not _accurate(tableau, begin, u, [*stages, stage], h, *tolerances):
-                return None
-    return u, stage
+@dataclass(frozen=True)
+class _Solver:
+    """A field, the method that solves it, and the tolerances of its errors."""
 
+    field: FieldFunction
+    tableau: Tableau
+    rtol: float
+    atol: float
 
-def _step(
-    field: FieldFunction,
-    tableau: Tableau,
-    u: Tensor,
-    t: Tensor,
-    h: Tensor,
-    stage: Tensor | None,
-) -> tuple[Tensor, list[Tensor]]:
-    stages = [field(t, u) if stage is None else stage]
-    for c, row in zip(tableau.c, tableau.a, strict=True):
-        stages.append(field(t + c * h, u + h.to(u.dtype) * _combine(row, stages)))
-    return u + h.to(u.dtype) * _combine(tableau.b, stages), stages
+    def interval(
+        self,
+        u: Tensor,
+        t: Tensor,
+        h: Tensor,
+        stage: Tensor | None,
+        substeps: int,
+        last: bool,
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """State and stage at the end of an interval; None if the error is too large.
 
+        Args:
+            u, t, stage: state, time and, where it is known, field at its start.
+            h: its length.
+            substeps: number of steps it is cut into.
+            last: whether no interval follows.
+        """
+        h = h / substeps
+        for number in range(substeps):
+            begin, ended = u, last and number == substeps - 1
+            u, stages = self.step(u, t, h, stage)
+            t, stage = t + h, None
+            if self.tableau.adaptive:
+                # The stage at the end starts the next step; after the last one only the
+                # error estimate reads it, and no gradient passes through.
+                with torch.set_grad_enabled(torch.is_grad_enabled() and not ended):
+                    stage = self.field(t, u)
+                if not self.accurate(begin, u, [*stages, stage], h):
+                    return None
+        return u, stage
 
-@torch.no_grad()
-def _accurate(
-    tableau: Tableau,
-    begin: Tensor,
-    end: Tensor,
-    stages: list[Tensor],
-    h: Tensor,
-    rtol: float,
-    atol: float,
-) -> bool:
-    error = h.to(begin.dtype) * _combine(tableau.error, stages)
-    allowed = atol + rtol * torch.maximum(begin.abs(), end.abs())
-    ratio = (error / allowed).square().mean().item()
-    # Not a number: smaller steps would not help; the caller sees it in the states.
-    return not ratio > 1.0 or ratio == float("inf")
+    def step(
+        self, u: Tensor, t: Tensor, h: Tensor, stage: Tensor | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The state one step later, and the stages of the step."""
+        stages = [self.field(t, u) if stage is None else stage]
+        size = h.to(u.dtype)
+        for c, row in zip(self.tableau.c, self.tableau.a, strict=True):
+            stages.append(self.field(t + c * h, u + size * _combine(row, stages)))
+        return u + size * _combine(self.tableau.b, stages), stages
+
+    @torch.no_grad()
+    def accurate(
+        self, begin: Tensor, end: Tensor, stages: list[Tensor], h: Tensor
+    ) -> bool:
+        """Whether the error of a step is within the tolerances."""
+        error = h.to(begin.dtype) * _combine(self.tableau.error, stages)
+        allowed = self.atol + self.rtol * torch.maximum(begin.abs(), end.abs())
+        ratio = (error / allowed).square().mean().item()
+        # Not a number: smaller steps do not help; the caller sees it in the states.
+        return not ratio > 1.0 or ratio == float("inf")
 
 
 def _combine(weights: tuple[float, ...], stages: list[Tensor]) -> Tensor:

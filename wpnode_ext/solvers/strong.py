@@ -1,10 +1,11 @@
 """Losses that solve the equation: the strong loss, and the weak loss with a penalty."""
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from itertools import pairwise
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..data import lay_end_to_end
@@ -16,23 +17,60 @@ from .runge_kutta import TABLEAUX, integrate
 Reduction = Literal["mean", "sum"]
 
 
+class Layout(TypedDict, total=False):
+    """How observations lie in a tensor, as keywords of the losses.
+
+    Attributes:
+        dt: distance of uniform samples. Give either `dt` or `t`.
+        t: times of the samples, ``[N]``; steps may differ from sample to sample.
+        dim: time axis, default 0; axes before it are a batch, axes after it the state.
+        lengths: lengths of several series laid end to end along `dim`.
+        mask: True where a sample is missing, ``[N]``, ``[*batch, N]`` or the shape of
+            the observations.
+        max_gap: with `t`, longer steps end a window; default three median steps.
+    """
+
+    dt: float | None
+    t: Float[Tensor, " N"] | None
+    dim: int
+    lengths: Sequence[int] | None
+    mask: Bool[Tensor, "..."] | None
+    max_gap: float | None
+
+
+class Windows(Layout, total=False):
+    """Keywords of a strong loss: those of :class:`Layout` and these.
+
+    Attributes:
+        window_stride: distance q_s between the starts of neighbouring windows; default
+            1.
+        method: a torchdiffeq solver, default "dopri5", or "rk4_classic". Steps end at
+            the samples; adaptive methods subdivide them until the tolerances are met.
+        rtol, atol: tolerances of adaptive methods; default 1e-6.
+    """
+
+    window_stride: int
+    method: str
+    rtol: float
+    atol: float
+
+
+class Solver(TypedDict):
+    """Keywords of :func:`solve_windows`."""
+
+    method: str
+    rtol: float
+    atol: float
+
+
 def strong_loss(
     field: FieldFunction | nn.Module,
     v: Float[Tensor, "..."],
     *,
-    dt: float | None = None,
-    t: Float[Tensor, " N"] | None = None,
     window: int = 2,
-    window_stride: int = 1,
-    method: str = "dopri5",
-    rtol: float = 1e-6,
-    atol: float = 1e-6,
-    dim: int = 0,
-    lengths: Sequence[int] | None = None,
-    mask: Bool[Tensor, "..."] | None = None,
-    max_gap: float | None = None,
     f: Float[Tensor, "..."] | None = None,
     reduction: Reduction = "mean",
+    **options: Unpack[Windows],
 ) -> Float[Tensor, ""]:
     """Squared distance between data and solutions that start on the data, eq. (4).
 
@@ -47,45 +85,37 @@ def strong_loss(
     Args:
         field: callable ``field(t, u)``, batched over the leading axes of `u`.
         v: observations, ``[*batch, N, *state]``.
-        dt: distance of uniform samples. Give either `dt` or `t`.
-        t: times of the samples, ``[N]``; steps may differ from sample to sample.
         window: samples T of a window, ``T - 1`` of them predicted.
-        window_stride: distance q_s between the starts of neighbouring windows.
-        method: a torchdiffeq solver, or "rk4_classic". Steps end at the samples;
-            adaptive methods subdivide them until `rtol` and `atol` are met.
-
-    Other Args:
-        dim: time axis; axes before it are a batch, axes after it are the state.
-        lengths: lengths of several series laid end to end along `dim`.
-        mask: True where a sample is missing, ``[N]``, ``[*batch, N]`` or the shape of
-            `v`.
-        max_gap: with `t`, longer steps end a window; default three median steps.
         f: ``field(t, v)`` where it is known already; the first Runge-Kutta stage.
         reduction: "mean" over windows and steps, or "sum" over them.
+        **options: `dt` or `t`, `dim`, `lengths`, `mask` and `max_gap`, see
+            :class:`Layout`; `window_stride`, `method`, `rtol` and `atol`, see
+            :class:`Windows`.
     """
-    record = lay_end_to_end(
-        v, dt=dt, t=t, dim=dim, lengths=lengths, mask=mask, max_gap=max_gap
-    )
-    starts = window_starts(record.runs, window, window_stride).to(v.device)
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"`reduction` must be 'mean' or 'sum'; got {reduction!r}.")
+    stride = options.pop("window_stride", 1)
+    solver: Solver = {
+        "method": options.pop("method", "dopri5"),
+        "rtol": options.pop("rtol", 1e-6),
+        "atol": options.pop("atol", 1e-6),
+    }
+    series = lay_end_to_end(v, **cast(Layout, options))
+    starts = window_starts(series.runs, window, stride).to(v.device)
     if len(starts) == 0:
         raise ValueError(
             f"no window of {window} samples is free of gaps, missing samples and "
             "series borders; use a smaller `window`."
         )
-    stage = None if f is None else f.reshape(record.v.shape)[starts]
-    squares = windows_error(
-        field,
-        record.v,
-        record.clock,
-        starts,
-        window=window,
-        method=method,
-        rtol=rtol,
-        atol=atol,
-        first_stage=stage,
+    stage = None if f is None else f.reshape(series.v.shape)[starts]
+    targets = [series.v[starts + lead] for lead in range(1, window)]
+    times = [series.clock[starts + lead] for lead in range(window)]
+    steps = [after - before for before, after in pairwise(times)]
+    states = solve_windows(
+        field, series.v[starts], times[0], steps, first_stage=stage, **solver
     )
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"`reduction` must be 'mean' or 'sum'; got {reduction!r}.")
+    errors = [(u - w).square().sum() for u, w in zip(states, targets, strict=True)]
+    squares = torch.stack(errors).sum()
     return squares / (len(starts) * (window - 1)) if reduction == "mean" else squares
 
 
@@ -93,22 +123,13 @@ def weak_penalty_loss(
     field: FieldFunction | nn.Module,
     v: Float[Tensor, "..."],
     *,
-    dt: float | None = None,
-    t: Float[Tensor, " N"] | None = None,
     p: int = 8,
     ell: int = 50,
     q: int = 2,
     window: int = 2,
     lam: float = 0.5,
-    window_stride: int = 1,
-    method: str = "dopri5",
-    rtol: float = 1e-6,
-    atol: float = 1e-6,
-    dim: int = 0,
-    lengths: Sequence[int] | None = None,
-    mask: Bool[Tensor, "..."] | None = None,
-    max_gap: float | None = None,
     plan: WeakPlan | None = None,
+    **options: Unpack[Windows],
 ) -> Float[Tensor, ""]:
     """``L_weak + lam * L_strong``, eq. (13), with both terms as means.
 
@@ -121,89 +142,24 @@ def weak_penalty_loss(
     strong term begins its first Runge-Kutta step with the same value.
 
     Args:
-        field, v, dt, t: as in :func:`strong_loss`.
+        field: callable ``field(t, u)``, batched over the leading axes of `u`.
+        v: observations, ``[*batch, N, *state]``.
         p, ell, q: test function and segments, as in :func:`~wpnode_ext.weak_loss`.
         window: samples of a strong window; the paper uses 2 to 6.
         lam: weight of the strong term.
-
-    Other Args:
-        window_stride, method, rtol, atol, dim, lengths, mask, max_gap: as in
-            :func:`strong_loss`.
         plan: the :class:`~wpnode_ext.WeakPlan` of `v`, if there is one already.
+        **options: `dt` or `t` and the other options of :func:`strong_loss`.
     """
+    given: dict[str, Any] = dict(options)
+    layout = {name: given[name] for name in Layout.__annotations__ if name in given}
     if plan is None:
-        plan = WeakPlan(
-            v,
-            dt=dt,
-            t=t,
-            p=p,
-            ell=ell,
-            q=q,
-            dim=dim,
-            lengths=lengths,
-            mask=mask,
-            max_gap=max_gap,
-        )
-    record = lay_end_to_end(
-        v, dt=dt, t=t, dim=dim, lengths=lengths, mask=mask, max_gap=max_gap
-    )
-    f = call_field(field, record.clock, record.v).reshape(v.shape)
+        plan = WeakPlan(v, p=p, ell=ell, q=q, **layout)
+    series = lay_end_to_end(v, **layout)
+    f = call_field(field, series.clock, series.v).reshape(v.shape)
     weak = plan.loss(f)
     if lam == 0.0:
         return weak
-    strong = strong_loss(
-        field,
-        v,
-        dt=dt,
-        t=t,
-        window=window,
-        window_stride=window_stride,
-        method=method,
-        rtol=rtol,
-        atol=atol,
-        dim=dim,
-        lengths=lengths,
-        mask=mask,
-        max_gap=max_gap,
-        f=f,
-    )
-    return weak + lam * strong
-
-
-def windows_error(
-    field: FieldFunction | nn.Module,
-    v: Float[Tensor, " N *state"],
-    t: Float[Tensor, " N ..."],
-    starts: Int[Tensor, " W"],
-    *,
-    window: int,
-    method: str = "dopri5",
-    rtol: float = 1e-6,
-    atol: float = 1e-6,
-    first_stage: Float[Tensor, " W *state"] | None = None,
-) -> Float[Tensor, ""]:
-    """Sum of squared errors over the windows that start at `starts`.
-
-    Args:
-        t: float64 times, broadcastable against `v`.
-        first_stage: the field at the starts, if known.
-        field, v, window, method, rtol, atol: as in :func:`strong_loss`.
-    """
-    targets = [v[starts + lead] for lead in range(1, window)]
-    times = [t[starts + lead] for lead in range(window)]
-    steps = [times[lead + 1] - times[lead] for lead in range(window - 1)]
-    states = solve_windows(
-        field,
-        v[starts],
-        times[0],
-        steps,
-        method=method,
-        rtol=rtol,
-        atol=atol,
-        first_stage=first_stage,
-    )
-    error = [(u - w).square().sum() for u, w in zip(states, targets, strict=True)]
-    return torch.stack(error).sum()
+    return weak + lam * strong_loss(field, v, window=window, f=f, **options)
 
 
 def solve_windows(
