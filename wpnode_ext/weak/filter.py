@@ -15,18 +15,30 @@ from ..common.typing import Array
 from ..ops.checks import check_layout
 from .test_functions import PolynomialBump
 
-# Directions of the span whose Gram eigenvalue is below this share of a bump's norm are
-# damped, because rounding decides them.
-RIDGE = 1e-13
-REFINEMENTS = 2
-# A bump may hang over the end of the record while this share of its norm is inside.
-OVERHANG = 1e-4
-# Mean square of the part of a constant that bumps miss, below which it is rounding.
-NEGLIGIBLE = 1e-20
 # Numbers filtered at once, so that memory stays near that of the data.
 ENTRIES = 2**23
-# Target of the smoothness score, from the paper.
-SMOOTHNESS_TARGET = 0.2
+
+
+@dataclass(frozen=True)
+class FilterSettings:
+    """Numerical choices of the filter.
+
+    Attributes:
+        ridge: directions of the span whose Gram eigenvalue is below this share of a
+            bump's squared norm are damped, because rounding decides them.
+        refinements: steps of iterative refinement, which undo the ridge elsewhere.
+        overhang: least share of a bump's squared norm inside of the record.
+        negligible: mean square of the part of a constant that bumps miss, below which
+            it is rounding.
+    """
+
+    ridge: float = 1e-13
+    refinements: int = 2
+    overhang: float = 1e-4
+    negligible: float = 1e-20
+
+
+_DEFAULT = FilterSettings()
 
 
 def filter_series(
@@ -37,6 +49,7 @@ def filter_series(
     q: int,
     mask: Array | None = None,
     lengths: Sequence[int] | None = None,
+    settings: FilterSettings = _DEFAULT,
 ) -> Float[Tensor, "N ..."]:
     """``u_K`` of the paper: the series in the span of bumps `q` samples apart.
 
@@ -62,13 +75,14 @@ def filter_series(
         q: distance between neighbouring bumps, in samples, at most ``ell / 2``.
         mask: True where a value is missing, ``[N]`` or ``[N, *state]``.
         lengths: lengths of several series laid end to end; each is filtered alone.
+        settings: numerical choices.
 
     Returns:
         Filtered series in the shape and dtype of `v`, computed in float64; NaN where
         values are missing.
     """
     data = as_float64(v, "v")
-    bump = _Bump.of(p, ell, q)
+    bump = _Bump.of(p, ell, q, settings)
     if data.dim() == 0 or len(data) < ell + 1:
         raise ValueError(
             f"`v` has {data.shape[0] if data.dim() else 1} samples, fewer than the "
@@ -124,12 +138,14 @@ def score_filter(
     mask: Array | None = None,
     lengths: Sequence[int] | None = None,
     u_filtered: Array | None = None,
+    smoothness_target: float = 0.2,
 ) -> FilterScore:
     """Scores of the filter with these parameters; see :class:`FilterScore`.
 
     Args:
         v, p, ell, q, mask, lengths: as in :func:`filter_series`.
         u_filtered: the filtered series, if it is known.
+        smoothness_target: ratio of variances that J_smooth aims at, 0.2 in the paper.
     """
     data = as_float64(v, "v")
     if u_filtered is None:
@@ -143,7 +159,7 @@ def score_filter(
         follows[torch.tensor(list(lengths)).cumsum(0)[:-1] - 1] = False
     dx, dy = x.diff(dim=0)[follows], y.diff(dim=0)[follows]
     ahead = (x[1:] - y[:-1])[follows]
-    smooth = (_nanvar(dy) / _nanvar(dx) / SMOOTHNESS_TARGET).log().abs()
+    smooth = (_nanvar(dy) / _nanvar(dx) / smoothness_target).log().abs()
     prediction = ahead.square().nansum(0) / dx.square().nansum(0)
     J_smooth, J_pred = smooth.nanmean().item(), prediction.nanmean().item()
     return FilterScore(J=(J_smooth + J_pred) / 2, J_smooth=J_smooth, J_pred=J_pred)
@@ -163,11 +179,12 @@ def noise_share(p: int, ell: int, q: int) -> float:
     bumps, less where directions of the span are damped. Computed from the symbol of the
     Gram matrix, that is for samples far from the ends.
     """
-    gram = _Bump.of(p, ell, q).gram / _Bump.of(p, ell, q).gram[0]
+    bump = _Bump.of(p, ell, q)
+    gram, ridge = bump.gram / bump.gram[0], bump.settings.ridge
     angles = np.linspace(0.0, np.pi, 1001)
     modes = np.cos(np.outer(angles, np.arange(1, len(gram))))
     eigenvalues = np.maximum(gram[0] + 2 * modes @ gram[1:], 0.0)
-    kept = 1 - (RIDGE / (eigenvalues + RIDGE)) ** (REFINEMENTS + 1)
+    kept = 1 - (ridge / (eigenvalues + ridge)) ** (bump.settings.refinements + 1)
     return float(kept.mean() / q)
 
 
@@ -177,9 +194,12 @@ class _Bump(NamedTuple):
     phi: Float[Tensor, " w"]
     gram: Float[np.ndarray, " b"]
     q: int
+    settings: FilterSettings
 
     @classmethod
-    def of(cls, p: int, ell: int, q: int) -> "_Bump":
+    def of(
+        cls, p: int, ell: int, q: int, settings: FilterSettings = _DEFAULT
+    ) -> "_Bump":
         check_layout(ell, q)
         if q > ell // 2:
             raise ValueError(
@@ -189,13 +209,13 @@ class _Bump(NamedTuple):
         phi = PolynomialBump(p).phi(np.arange(-ell, ell + 1, 2) / ell)
         shifts = range(0, ell, q)
         gram = np.array([phi[m:] @ phi[: ell + 1 - m] for m in shifts])
-        return cls(torch.from_numpy(phi), gram, q)
+        return cls(torch.from_numpy(phi), gram, q, settings)
 
     @property
     def overhang(self) -> int:
         """Samples by which a bump may begin before the record."""
         inside = self.phi.square().flip(0).cumsum(0).flip(0)
-        return int((inside >= OVERHANG * self.gram[0]).sum()) - 1
+        return int((inside >= self.settings.overhang * self.gram[0]).sum()) - 1
 
 
 def _project(
@@ -222,7 +242,7 @@ def _project(
     )
     coefficients = columns.new_zeros(1, count, columns.shape[2])
     misfit = columns
-    for _ in range(1 + REFINEMENTS):
+    for _ in range(1 + bump.settings.refinements):
         right = ops.corr(misfit, phi, q=q)[0].numpy()
         del misfit  # frees memory for the next one
         change = cho_solve_banded((factor, True), right, check_finite=False)
@@ -236,7 +256,7 @@ def _project(
     missed = 1 - fitted[:, -1:]
     seen_missed = seen.double()[:, None] * missed
     size = seen_missed.square().sum()
-    if size < NEGLIGIBLE * seen.sum():
+    if size < bump.settings.negligible * seen.sum():
         return fitted[:, :-1]
     return fitted[:, :-1].addmm_(missed, seen_missed.mT @ x / size)
 
@@ -259,7 +279,7 @@ def _gram(
         product[shift:] = phi[shift:] * phi[: len(phi) - shift]
         sums = ops.corr(there, product, starts=partial * q)[0, :, 0]
         bands[number, partial.numpy()] = sums.numpy()
-    bands[0] += RIDGE * bump.gram[0]
+    bands[0] += bump.settings.ridge * bump.gram[0]
     return bands
 
 

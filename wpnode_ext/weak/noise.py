@@ -15,11 +15,26 @@ from ..common.arrays import as_float64
 from ..common.typing import Array
 from .segments import segment_starts
 
-# Points of the finite-difference stencils, and the orders that are compared.
-WIDTH = 17
-ORDER, LOWER_ORDER = 6, 4
-# Relative difference of the two estimates from which neither is reliable.
-DISAGREEMENT = 0.1
+
+@dataclass(frozen=True)
+class NoiseStencil:
+    """Finite differences that remove a smooth signal and keep white noise.
+
+    Attributes:
+        width: points of a difference. A signal must be smooth over so many samples.
+        order: order of the difference; higher ones remove more of the signal.
+        lower_order: order of a second estimate, which sees more of the signal.
+        disagreement: relative difference of the two estimates from which neither is
+            reliable.
+    """
+
+    width: int = 17
+    order: int = 6
+    lower_order: int = 4
+    disagreement: float = 0.1
+
+
+_DEFAULT = NoiseStencil()
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,7 @@ def estimate_noise(
     *,
     mask: Array | None = None,
     lengths: Sequence[int] | None = None,
+    stencil: NoiseStencil = _DEFAULT,
 ) -> NoiseEstimate:
     """Standard deviation of white noise on a smooth series, without a model.
 
@@ -57,10 +73,12 @@ def estimate_noise(
         v: series, ``[N, *state]``; NaN marks missing values.
         mask: True where a value is missing, ``[N]`` or ``[N, *state]``.
         lengths: lengths of several series laid end to end.
+        stencil: the differences.
 
     Raises:
         ValueError: the series has no 17 consecutive samples.
     """
+    width = stencil.width
     data = as_float64(v, "v")
     if data.dim() == 0:
         raise ValueError("`v` must have a time axis; got a single number.")
@@ -69,27 +87,27 @@ def estimate_noise(
     missing = ~flat.isfinite()
     if mask is not None:
         missing = missing | (as_float64(mask, "mask") != 0).reshape(len(data), -1)
-    starts = segment_starts(len(data), WIDTH - 1, 1, lengths=lengths)
+    starts = segment_starts(len(data), width - 1, 1, lengths=lengths)
     if len(starts) == 0:
         raise ValueError(
-            f"`v` must have {WIDTH} consecutive samples, to separate noise from "
+            f"`v` must have {width} consecutive samples, to separate noise from "
             f"signal; got {max(lengths or [len(data)])} in a row."
         )
     clean, use = flat[None].contiguous(), None
     counts = torch.full((flat.shape[1],), len(starts))
     if missing.any():
         clean = clean.masked_fill(missing, 0.0)
-        ones = torch.ones(WIDTH, dtype=torch.float64)
+        ones = torch.ones(width, dtype=torch.float64)
         use = ops.corr(missing.double()[None], ones, starts=starts)[0] == 0
         counts = use.sum(0)
     if (counts == 0).any():
         raise ValueError(
-            f"`v` must have {WIDTH} consecutive samples of every component; got none "
+            f"`v` must have {width} consecutive samples of every component; got none "
             f"for {int((counts == 0).sum())} of {len(counts)}."
         )
     levels = []
-    for order in (ORDER, LOWER_ORDER):
-        left = ops.corr(clean, _stencil(order), starts=starts)[0]
+    for order in (stencil.order, stencil.lower_order):
+        left = ops.corr(clean, _coefficients(width, order), starts=starts)[0]
         if use is not None:
             left *= use
         squares = left.square_().sum(0)
@@ -100,20 +118,20 @@ def estimate_noise(
     return NoiseEstimate(
         sigma=sigma,
         sigma_lower_order=lower,
-        reliable=(sigma - lower).abs() <= DISAGREEMENT * sigma + floor,
+        reliable=(sigma - lower).abs() <= stencil.disagreement * sigma + floor,
         n_windows=int(counts.min()),
     )
 
 
 @lru_cache(maxsize=8)
-def _stencil(order: int) -> Float[Tensor, " 17"]:
-    """Coefficients of the derivative, exact to degree 16, scaled to unit norm.
+def _coefficients(width: int, order: int) -> Float[Tensor, " width"]:
+    """Coefficients of the derivative, exact to degree `width` - 1, of unit norm.
 
     They solve ``sum_i c_i x_i^j = j! [j = order]``; centred offsets in units of the
     half width keep the system well conditioned.
     """
-    x = np.linspace(-1.0, 1.0, WIDTH)
-    right = np.zeros(WIDTH)
+    x = np.linspace(-1.0, 1.0, width)
+    right = np.zeros(width)
     right[order] = factorial(order)
     c = np.linalg.solve(np.vander(x, increasing=True).T, right)
     return torch.from_numpy(c / np.linalg.norm(c))
