@@ -58,7 +58,7 @@ BROKEN = {
     "long cell.csv": (b"t,a\n0," + b"1" * 200_000 + b"\n", "line 2"),
     "utf-16.csv": ("t,a\n0,1\n".encode("utf-16"), "must be a text file in UTF-8"),
     "empty.csv": (b"", "is empty"),
-    "no rows.csv": (b"t,a\n", "0 samples"),
+    "no rows.csv": (b"t,a\n", "got 0"),
     "infinite time.csv": (b"t,a\n0,1\ninf,2\n2,3\n", "must be finite"),
     "infinity.csv": (b"t,a\n0,1\n1,inf\n2,3\n3,4\n", "infinity"),
     "back in time.csv": (b"t,a\n0,1\n2,2\n1,3\n", "strictly increasing"),

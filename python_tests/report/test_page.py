@@ -49,7 +49,7 @@ def test_a_run_on_a_short_series_has_a_report(folder) -> None:
 
 
 def test_the_noise_estimate_names_the_longest_stretch() -> None:
-    with pytest.raises(ValueError, match="17 consecutive samples.*it has 15 in a row"):
+    with pytest.raises(ValueError, match="17 consecutive samples.*got 15 in a row"):
         estimate_noise(torch.randn(27, 2), lengths=[12, 15])
 
 

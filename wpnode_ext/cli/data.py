@@ -7,7 +7,7 @@ from dataclasses import field as setting
 from pathlib import Path
 
 from ..common.files import checked_path
-from ..data import Series, load_csv
+from ..data import MissingName, Series, load_csv
 from ..data.loaders import READERS, load_series
 from ..model.forecaster import Forecaster
 from ..settings import config as settings
@@ -88,7 +88,8 @@ def read_series(config: DataConfig) -> Series:
         # The reader names its arguments; here they are options and settings.
         names = "|".join(options)
         text = re.sub(rf"`({names})=?`", r"--\1 (data.\1 in settings)", str(error))
-        raise ValueError(text) from error
+        kind = MissingName if isinstance(error, MissingName) else ValueError
+        raise kind(text) from error
 
 
 def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> Series:
@@ -114,7 +115,7 @@ def read_as_trained(config: DataConfig, model: Forecaster, run: str | Path) -> S
         return read_series(config)
     try:
         return read_series(config)
-    except ValueError:
+    except MissingName:
         # The file has no times, so its samples are as far apart as those of training.
         return read_series(replace(config, dt=model.dt_))
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..common.files import replacing
-from ..data import Series
+from ..data import MissingName, Series
 from ..data.loaders import READERS, load_arrays
 from ..fields import Forcing
 from ..model.forecaster import Assimilator
@@ -261,11 +261,8 @@ def _if_named(config: DataConfig) -> Series | None:
     """The series under these names; None where the file has no such names."""
     try:
         return read_series(config)
-    except ValueError as error:
-        # Other faults of a file, such as times that go back, are errors.
-        if " has no " in str(error):
-            return None
-        raise
+    except MissingName:
+        return None
 
 
 def _clock(inputs: Series, start: Mapping[str, Any], path: str) -> Float[Tensor, " M"]:

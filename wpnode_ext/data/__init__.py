@@ -6,11 +6,12 @@ from .loaders import load_arrays, load_series
 from .make import Data, as_series, make_series
 from .noise import NoiseMode, add_noise, noise_level, noise_ratio
 from .series import Series, lay_end_to_end
-from .tables import load_csv
+from .tables import MissingName, load_csv
 
 __all__ = [
     "Data",
     "GaussianGrid",
+    "MissingName",
     "NoiseMode",
     "Series",
     "add_noise",

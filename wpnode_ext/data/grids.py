@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..common.archives import TooLargeError, check_archive, check_size
 from .make import make_series
 from .series import Series
-from .tables import TimeUnit, dates_to_numbers, is_time_name
+from .tables import MissingName, TimeUnit, dates_to_numbers, is_time_name
 
 EXTRA = "pip install 'wpnode_ext[data]'"
 
@@ -54,7 +54,7 @@ def load_grid(
         unknown = [repr(name) for name in names if name not in dataset.data_vars]
         if unknown or not names:
             wanted = unknown[0] if unknown else f"that depends on {dimension!r}"
-            raise ValueError(
+            raise MissingName(
                 f"{path} has no variable {wanted}; its variables are "
                 f"{', '.join(map(str, dataset.data_vars))}."
             )
@@ -124,7 +124,7 @@ def _unreadable(path: Path, error: Exception) -> str:
 def _time_dimension(dataset: Any, time: str | None, path: Path) -> str:
     if time is not None:
         if time not in dataset.dims:
-            raise ValueError(
+            raise MissingName(
                 f"{path} has no dimension {time!r}; its dimensions are "
                 f"{', '.join(map(str, dataset.dims))}."
             )
@@ -166,7 +166,7 @@ def _times(
     stamps: NDArray[Any] | None, unit: TimeUnit, dt: float | None, path: Path
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     if stamps is None:
-        raise ValueError(f"{path} has no times; give `dt=`, the distance of samples.")
+        raise MissingName(f"{path} has no times; give `dt=`, the distance of samples.")
     if stamps.dtype.kind == "M":
         return dates_to_numbers(stamps, unit, dt=dt)
     if stamps.dtype.kind not in "fiu":

@@ -23,7 +23,7 @@ from ..common.files import checked_path
 from .grids import load_grid
 from .make import make_series
 from .series import Series
-from .tables import TimeUnit, dates_to_numbers, listed, load_csv
+from .tables import MissingName, TimeUnit, dates_to_numbers, listed, load_csv
 
 
 def load_series(path: str | Path, **options: Any) -> Series:
@@ -114,7 +114,7 @@ def load_arrays(
         times = (x for x in ("t", "time") if x in held and x not in taken)
         time = next(times, None)
         if time is None and dt is None:
-            raise ValueError(
+            raise MissingName(
                 f"{path} has no array 't' or 'dt'; give `dt=`, the distance of the "
                 f"samples, or `time=`, one of {listed([*held])}."
             )
@@ -222,7 +222,7 @@ def _described(value: Any) -> str:
 
 def _pick(held: Mapping[str, Any], name: str, path: Path) -> Any:
     if name not in held:
-        raise ValueError(
+        raise MissingName(
             f"{path} has no array {name!r}; its arrays are {listed([*held])}."
         )
     return held[name]

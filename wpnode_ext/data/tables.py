@@ -22,6 +22,10 @@ DELIMITERS = ",;\t|"
 MANY_NAMES = 40
 
 
+class MissingName(ValueError):
+    """A file has no column, array, variable or times of the name that was asked for."""
+
+
 def load_csv(
     path: str | Path,
     *,
@@ -60,7 +64,7 @@ def load_csv(
         taken = {series, *inputs, *(columns or [])}
         named = [x for x in table.names if is_time_name(x) and x not in taken]
         if not named and dt is None:
-            raise ValueError(
+            raise MissingName(
                 f"{table.path} must have a column of times; none has such a name. Give "
                 f"`time=`, one of {listed(table.names)}, or `dt=`, their distance."
             )
@@ -69,7 +73,7 @@ def load_csv(
     if columns is None:
         columns = [x for x in table.names if x not in spent and not is_time_name(x)]
     if not columns:
-        raise ValueError(f"{table.path} has no column left for the state.")
+        raise MissingName(f"{table.path} has no column left for the state.")
     v = table.numbers(columns)
     u = table.numbers(inputs) if inputs else None
     t, meta = table.times(time, time_unit, dt) if time is not None else (None, {})
@@ -128,7 +132,7 @@ class _Table:
     def column(self, name: str) -> list[str]:
         index = self._places.get(name)
         if index is None:
-            raise ValueError(
+            raise MissingName(
                 f"{self.path} has no column {name!r}; its columns are "
                 f"{listed(self.names)}."
             )
