@@ -11,7 +11,7 @@ import torch
 from wpnode_ext.data import lay_end_to_end
 from wpnode_ext.fields import MLPField
 from wpnode_ext.settings.config import OptimConfig, StrongForm, TrainConfig, WeakForm
-from wpnode_ext.training import Trainer, checkpoint
+from wpnode_ext.training import Session, Trainer, checkpoint
 from wpnode_ext.training.log import RunLog
 
 DT = 0.05
@@ -63,8 +63,7 @@ def train_into(folder: Path, epochs: int, resume: bool = False) -> None:
             small_field(),
             lay_end_to_end(oscillator_data(), dt=DT),
             config,
-            folder=folder,
-            reporter=log,
+            session=Session(reporter=log, folder=folder),
         )
         if resume:
             trainer.load_state_dict(checkpoint.load(folder / "last.pt", "training"))

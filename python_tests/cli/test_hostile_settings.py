@@ -4,7 +4,7 @@ import pytest
 
 from wpnode_ext.cli import main
 from wpnode_ext.cli.data import RunConfig, run_folder_of
-from wpnode_ext.settings.config import load
+from wpnode_ext.settings.text import load
 
 LAUGHS = "a: &a [x, x]\n" + "".join(
     f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)

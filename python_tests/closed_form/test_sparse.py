@@ -9,7 +9,6 @@ from wpnode_ext import WPNODE, load
 from wpnode_ext.closed_form import find_support, fit_closed_form
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, SparseField
-from wpnode_ext.model import solve as direct
 from wpnode_ext.settings.config import ClosedFormConfig, TrainConfig
 
 DT = 0.01
@@ -144,11 +143,12 @@ class TestFit:
                 row = model.field_.base.exponents.index(exponents)
                 assert not (absent[row, d] and name in line)
 
-    def test_all_terms_are_kept_where_most_are_needed(self, monkeypatch) -> None:
+    def test_all_terms_are_kept_where_most_are_needed(self) -> None:
         _, noisy, _ = noisy_lorenz63(1500, 0.02)
         options = {"field": "library", "refine": False, "p": 8, "ell": 50, "q": 2}
-        monkeypatch.setattr(direct, "MOST_TERMS", 5)
-        model = WPNODE(config=settings(True), **options).fit(noisy, DT)
+        config = settings(True)
+        config.closed_form.most_terms = 5
+        model = WPNODE(config=config, **options).fit(noisy, DT)
         assert isinstance(model.field_, LibraryField)
         assert (model.field_.coefficients != 0).all()
 

@@ -138,10 +138,10 @@ def test_the_choice_of_method_has_a_reason(change, method: str, why: str) -> Non
 def test_errors_that_are_nothing_beside_the_signal_are_no_complaint(fitted) -> None:
     found = fitted.solved_.refinement
     missed = replace(found, history=[replace(found.history[-1], held_out=5.0)])
-    data = fitted.solved_.series
-    assert "missed by 5" in complaint_about(data, 0.0, missed)
+    data, limits = fitted.solved_.series, fitted.config_.closed_form
+    assert "missed by 5" in complaint_about(data, 0.0, missed, limits)
     small = replace(missed, sigma=1e-3 * found.sigma)
-    assert complaint_about(data, 0.0, small) == ""
+    assert complaint_about(data, 0.0, small, limits) == ""
 
 
 def test_data_without_noise_are_fitted_with_all_digits(monkeypatch) -> None:
@@ -211,15 +211,13 @@ def test_members_refitted_after_refinement_differ_as_the_data_allow() -> None:
     for likely in (found.refinement.likely, None):
         members = draw_members(
             field,
-            30,
+            config(ensemble=30),
             likely=likely,
             series=scaled,
             states=found.refinement.states,
             refit=lambda member, part, states: fit_closed_form(
                 member, part, states=states, p=4, ell=30, q=2
             ),
-            ell=30,
-            seed=0,
         )
         u = found.refinement.states[::20]
         values = torch.stack([member(0.0, u) for member in members])

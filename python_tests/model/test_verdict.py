@@ -282,7 +282,10 @@ def test_states_that_blow_up_do_not_hide_the_misfit() -> None:
     far = solved.refinement.states.clone()
     far[0] = 1e9
     blown = complaint_about(
-        solved.series, solved.unexplained, replace(solved.refinement, states=far)
+        solved.series,
+        solved.unexplained,
+        replace(solved.refinement, states=far),
+        solved.config.closed_form,
     )
     assert solved.complaint and blown == solved.complaint
 

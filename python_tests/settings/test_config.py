@@ -3,15 +3,8 @@
 import pytest
 
 from wpnode_ext import WPNODE
-from wpnode_ext.settings.config import (
-    TrainConfig,
-    dotted_names,
-    from_dict,
-    load,
-    resolve,
-    to_dict,
-)
-from wpnode_ext.settings.presets import paper_config
+from wpnode_ext.settings.config import TrainConfig, paper_config, resolve
+from wpnode_ext.settings.text import dotted_names, from_dict, load, to_dict
 
 
 def test_settings_are_taken_from_dicts_as_from_the_command() -> None:

@@ -21,7 +21,7 @@ from training_cases import (
 from wpnode_ext.cli import main
 from wpnode_ext.common.files import lock
 from wpnode_ext.data import Series, lay_end_to_end
-from wpnode_ext.training import Trainer
+from wpnode_ext.training import Session, Trainer
 from wpnode_ext.training.distributed import ProcessGroup, join
 
 DOUBLE = torch.float64
@@ -38,8 +38,7 @@ def train(method: str, lengths: list[int], group: ProcessGroup, folder=None):
         field,
         record(lengths),
         config,
-        group=group,
-        folder=folder,
+        session=Session(group=group, folder=folder),
         validate=lambda f: {
             "val_error": f(0.0, torch.ones(1, 2).double()).sum().item()
         },

@@ -10,7 +10,13 @@ from wpnode_ext.closed_form import refit_head
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, MLPField
 from wpnode_ext.model.estimator import WPNODE
-from wpnode_ext.settings.config import FieldConfig, OptimConfig, TrainConfig, WeakForm
+from wpnode_ext.settings.config import (
+    FieldConfig,
+    JointConfig,
+    OptimConfig,
+    TrainConfig,
+    WeakForm,
+)
 from wpnode_ext.smoothing import hide_values, local_polynomial
 from wpnode_ext.training.joint import train_jointly
 from wpnode_ext.weak.noise import estimate_noise
@@ -58,7 +64,9 @@ def test_missing_samples_are_filled_by_the_field() -> None:
     v[200:204] = float("nan")
     series = make_series(v, dt=DT)
     field = MLPField(2, (16,), generator=torch.Generator().manual_seed(0))
-    result = train_jointly(field, series, torch.full((2,), SIGMA), steps=60, lr=1e-2)
+    result = train_jointly(
+        field, series, torch.full((2,), SIGMA), JointConfig(steps=60, lr=1e-2)
+    )
     assert result.states.isfinite().all()
     assert (result.states - clean).square().mean().sqrt() < SIGMA
 
@@ -76,7 +84,9 @@ def test_stages_that_predict_hidden_values_worse_are_taken_back() -> None:
 
     _, v = noisy(900)
     series, field = make_series(v, dt=DT), Growth()
-    result = train_jointly(field, series, torch.full((2,), SIGMA), steps=60)
+    result = train_jointly(
+        field, series, torch.full((2,), SIGMA), JointConfig(steps=60)
+    )
     assert "predicted worse" in result.reason
     assert len(result.history) == result.best + 1 < 3
     missed = ((v - result.states) / SIGMA)[result.hidden].square().mean()
@@ -94,7 +104,9 @@ def test_hidden_values_play_no_part_in_the_training() -> None:
         moved = make_series(v + shift * hidden, dt=DT)
         field = MLPField(2, (8,), generator=torch.Generator().manual_seed(0))
         # One stage: what is hidden may decide which one is kept.
-        result = train_jointly(field, moved, sigma, penalties=(10.0,), steps=20)
+        result = train_jointly(
+            field, moved, sigma, JointConfig(penalties=[10.0], steps=20)
+        )
         found.append(result.history[0]["fidelity"])
     assert found[0] == pytest.approx(found[1], rel=1e-6)
 
@@ -107,7 +119,9 @@ def test_rates_that_are_too_large_for_the_weights_are_lowered() -> None:
     field = MLPField(2, (16,), generator=torch.Generator().manual_seed(0))
     first = make_series(local_polynomial(series).states, dt=DT)
     refit_head(field, first, p=4, ell=30)
-    result = train_jointly(field, series, torch.full((2,), SIGMA), steps=60)
+    result = train_jointly(
+        field, series, torch.full((2,), SIGMA), JointConfig(steps=60)
+    )
     assert result.best == 3 and result.history[-1]["fidelity"] < 1.1
 
 
@@ -141,10 +155,12 @@ def test_irregular_times_have_segments_with_weights_of_their_own() -> None:
     with torch.no_grad():
         field.set_coefficients(_truth(field, matrix))
     sigma = torch.full((2,), SIGMA)
-    result = train_jointly(field, series, sigma, steps=100)
+    result = train_jointly(field, series, sigma, JointConfig(steps=100))
     assert result.best == 3 and result.history[-1]["residual"] < 1e-3
     # Weights for equal distances see jumps of the true states.
-    equal = train_jointly(field, make_series(series.v, dt=DT), sigma, steps=100)
+    equal = train_jointly(
+        field, make_series(series.v, dt=DT), sigma, JointConfig(steps=100)
+    )
     assert equal.history[-1]["residual"] > 3 * result.history[-1]["residual"]
     first = local_polynomial(series).states
     before, after = ((x - clean).square().mean().sqrt() for x in (first, result.states))
@@ -164,10 +180,8 @@ def test_entries_that_were_observed_count_where_others_are_missing() -> None:
     assert clean[turn, 0].abs().min() > 0.8
     v[turn, 1] = float("nan")
     field = MLPField(2, (16,), generator=torch.Generator().manual_seed(0))
-    still = {"penalties": (1.0,), "steps": 1, "states_lr": 0.0}
-    result = train_jointly(
-        field, make_series(v, dt=DT), torch.full((2,), SIGMA), **still
-    )
+    still = JointConfig(penalties=[1.0], steps=1, states_lr=0.0)
+    result = train_jointly(field, make_series(v, dt=DT), torch.full((2,), SIGMA), still)
     # Were they taken for zeros, states would be eight times the noise away from them.
     assert 0.5 < result.history[0]["fidelity"] < 1.2
 
@@ -182,5 +196,7 @@ def test_the_field_is_given_the_times_of_the_data() -> None:
     series = make_series(noisy(100)[1], t=50 + DT * torch.arange(100.0).double())
     assert series.dt is not None and series.t0 == (50.0,)
     field = Clocked(2, (4,))
-    train_jointly(field, series, torch.full((2,), SIGMA), penalties=(1.0,), steps=2)
+    train_jointly(
+        field, series, torch.full((2,), SIGMA), JointConfig(penalties=[1.0], steps=2)
+    )
     torch.testing.assert_close(seen[0], series.times)

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from training_cases import small_config
-from wpnode_ext.settings.config import TrainConfig, load
+from wpnode_ext.settings.config import TrainConfig
+from wpnode_ext.settings.text import load
 from wpnode_ext.training.log import RunLog, read_metrics
 from wpnode_ext.training.run_folder import RunFolder
 

@@ -24,7 +24,7 @@ from wpnode_ext.settings.config import (
     WeakForm,
     resolve,
 )
-from wpnode_ext.training import Trainer, checkpoint
+from wpnode_ext.training import Session, Trainer, checkpoint
 from wpnode_ext.training.batches import Batches
 from wpnode_ext.training.objective import Objective
 
@@ -118,7 +118,11 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     ):
         config = small_config("wp", optim={"epochs": epochs, "refit_every": 3})
         trainer = Trainer(
-            small_field(), record, config, folder=tmp_path, symmetry=symmetry
+            small_field(),
+            record,
+            config,
+            symmetry=symmetry,
+            session=Session(folder=tmp_path),
         )
         if resume:
             trainer.load_state_dict(checkpoint.load(last, "training"))

@@ -12,7 +12,7 @@ from training_cases import DT, oscillator_data, process, small_config, small_fie
 from wpnode_ext.data import Series, lay_end_to_end
 from wpnode_ext.fields import LibraryField
 from wpnode_ext.settings.config import StrongForm
-from wpnode_ext.training import Trainer, TrainingDiverged, checkpoint
+from wpnode_ext.training import Session, Trainer, TrainingDiverged, checkpoint
 from wpnode_ext.training.distributed import ProcessGroup
 from wpnode_ext.training.log import read_metrics
 from wpnode_ext.training.validation import ForecastValidation
@@ -138,7 +138,7 @@ def test_divergence_stops_with_advice_and_keeps_the_last_good_checkpoint(
 
     config = small_config("weak", optim={"epochs": 100}, checkpoint_seconds=0.0)
     with pytest.raises(TrainingDiverged, match=r"diverged in epoch \d+.*`optim.lr`"):
-        Trainer(Fragile(), record(), config, folder=tmp_path).run()
+        Trainer(Fragile(), record(), config, session=Session(folder=tmp_path)).run()
     state = checkpoint.load(tmp_path / "last.pt", "training")
     assert state["model"]["rate"].isfinite()
     assert state["at"]["epoch"] > 0
@@ -252,7 +252,9 @@ def test_a_signal_is_heard_where_an_epoch_has_one_batch(world) -> None:
 
     config = small_config("weak", optim={"epochs": 20, "batch_size": 10_000})
     group = Heard() if world == 2 else ProcessGroup()
-    trainer = Trainer(small_field(), record(), config, reporter=Reporter(), group=group)
+    trainer = Trainer(
+        small_field(), record(), config, session=Session(Reporter(), group=group)
+    )
     result = trainer.run()
     # The step that hears of it ends the epoch it belongs to.
     assert (result.reason, result.epochs, len(rows)) == ("signal", 3, 3)

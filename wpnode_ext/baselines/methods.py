@@ -10,8 +10,7 @@ from typing import Any
 
 from ..model.estimator import WPNODE
 from ..model.forecaster import Forecaster
-from ..settings.config import Method
-from ..settings.presets import paper_config
+from ..settings.config import Method, paper_config
 from ..systems import preset
 from .base import METHODS
 from .mp_node import MPNODE, PersistentMPNODE

@@ -15,7 +15,7 @@ from ..settings.config import OptimConfig
 from ..systems import preset
 from ..training import ForecastValidation, Trainer
 from ..training.log import RunLog
-from ..training.trainer import Task, TrainResult
+from ..training.trainer import Session, Task, TrainResult
 from .base import Baseline, Learned
 
 
@@ -76,8 +76,8 @@ class NodeBaseline(Baseline):
                 series.to(torch.float32),
                 config,
                 validate=validate,
-                reporter=log,
                 task=self._task(field, series),
+                session=Session(reporter=log),
             ).run()
         if self.result_.signal is not None:
             raise KeyboardInterrupt

@@ -10,8 +10,8 @@ from ..common.files import checked_path
 from ..data import MissingName, Series, load_csv
 from ..data.loaders import READERS, load_series
 from ..model.forecaster import Forecaster
-from ..settings import config as settings
 from ..settings.config import TrainConfig
+from ..settings.text import load as load_settings
 from ..training.run_folder import RunFolder
 
 
@@ -124,7 +124,7 @@ def data_of_run(run: str | Path) -> DataConfig:
     """The data settings of a run folder; those of a model file are not known."""
     if not Path(run).is_dir():
         return DataConfig()
-    return settings.load(RunConfig, RunFolder(run).require().config).data
+    return load_settings(RunConfig, RunFolder(run).require().config).data
 
 
 def read_validation(config: DataConfig) -> Series | None:

@@ -15,7 +15,7 @@ from ..metrics.forecast import SOLVERS
 from ..model.forecaster import Forecaster
 from ..model.prepare import filtered
 from ..report.page import Judgement
-from ..settings import config as settings
+from ..settings.text import load as load_settings
 from ..training.run_folder import RunFolder
 from .common import (
     add_command,
@@ -130,7 +130,7 @@ def read_run(path: str) -> tuple[RunConfig | None, Series | None]:
     """Settings and observations of a run folder; None for those that are missing."""
     if not Path(path).is_dir():
         return None, None
-    config = settings.load(RunConfig, RunFolder(path).require().config)
+    config = load_settings(RunConfig, RunFolder(path).require().config)
     there = bool(config.data.path) and Path(config.data.path).exists()
     return config, read_series(config.data) if there else None
 

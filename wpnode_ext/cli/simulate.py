@@ -12,8 +12,8 @@ import numpy as np
 from ..common.files import replacing, write_text
 from ..data import add_noise
 from ..data.noise import NOISE_OF, noise_table
-from ..settings.config import unknown_key
-from ..settings.presets import paper_config
+from ..settings.config import paper_config
+from ..settings.text import unknown_key
 from ..systems import PRESETS, preset
 from ..systems.base import System
 from .common import add_command, print_table, say

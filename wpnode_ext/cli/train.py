@@ -10,8 +10,8 @@ from ..common.files import checked_path
 from ..data import Series
 from ..model.estimator import WPNODE
 from ..model.verdict import PoorFit
-from ..settings import config as settings
 from ..settings.config import TrainConfig
+from ..settings.text import load as load_settings
 from ..training.distributed import ProcessGroup, join
 from ..training.run_folder import Run, RunFolder
 from .common import add_command, print_table, print_verdict, say
@@ -99,8 +99,8 @@ def _settings(arguments: argparse.Namespace) -> tuple[RunConfig, RunFolder]:
             raise FileNotFoundError(f"there is no settings file {file}.")
     if arguments.resume:
         folder = RunFolder(checked_path(arguments.resume, "--resume")).require()
-        return settings.load(RunConfig, folder.config, overrides), folder
-    config = settings.load(RunConfig, files[0] if files else None, overrides)
+        return load_settings(RunConfig, folder.config, overrides), folder
+    config = load_settings(RunConfig, files[0] if files else None, overrides)
     return config, run_folder_of(config)
 
 

@@ -12,9 +12,6 @@ from ..fields import FIELDS, as_linear
 from ..settings.config import TrainConfig, WeakForm, resolve
 from ..weak.selection import WeakFormChoice, select_weak_form
 
-# Entries of a state up to which features of all of them together are worth drawing.
-FEW = 12
-
 
 @dataclass(frozen=True)
 class Declared:
@@ -153,7 +150,7 @@ def choose_method(
     if len(series.state_shape) != 1:
         return "wp", "states have more than one axis"
     size = series.state_shape[0]
-    if size > FEW:
+    if size > config.closed_form.largest_state:
         return (
             "wp",
             f"states of {size} entries need a network, or a field "

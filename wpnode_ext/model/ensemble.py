@@ -12,6 +12,7 @@ from ..common.arrays import as_float64
 from ..common.typing import Array, Field
 from ..data import Series
 from ..fields import LinearField
+from ..settings.config import TrainConfig
 from ..smoothing import ProjectedStep, WideStep
 from ..solvers.rollouts import rollout
 
@@ -104,69 +105,62 @@ def forecast_members(
     return EnsembleForecast(torch.stack(paths), times)
 
 
-# Blocks a record is cut into for resampling, and their least length in segments.
-BLOCKS, SEGMENTS = 40, 4
-
-
 def draw_members(
     field: LinearField,
-    count: int,
+    config: TrainConfig,
     *,
     likely: ProjectedStep | WideStep | None,
     series: Series,
     states: Tensor | None,
     refit: Callable[[LinearField, Series, Tensor | None], object],
-    ell: int,
-    seed: int,
 ) -> list[LinearField]:
     """Copies of a field with other coefficients.
 
-    Where the refinement tells how well the data determine the coefficients, they are
-    drawn from that distribution; else each member is fitted to blocks of the record
-    drawn with replacement.
+    Where the refinement gives a distribution of the coefficients, they are drawn from
+    it; else each member is fitted to blocks of the record drawn with replacement.
 
     Args:
         field: the best field.
-        count: members wanted.
-        likely: what the refinement knows of the coefficients.
+        config: number of members and blocks, weak form and seed.
+        likely: the distribution of the coefficients, or None.
         series: the observations. Refined states obey the best field already: fitted to
             these alone, members would hardly differ.
-        states: refined states, where there are any.
+        states: refined states, or None.
         refit: sets the coefficients of a field to those that suit part of the
             observations, given the states there.
-        ell: samples of a segment of the weak form.
-        seed: of the draws.
     """
-    generator = torch.Generator().manual_seed(seed)
-    members = [deepcopy(field) for _ in range(count)]
+    generator = torch.Generator().manual_seed(config.seed)
+    members = [deepcopy(field) for _ in range(config.ensemble)]
     if likely is not None:
-        # What is likely was found by a further step, which may have been refused.
-        others = likely.draw(count, generator) - likely.coefficients
+        # The distribution is that of a further step, which may have been refused.
+        others = likely.draw(config.ensemble, generator) - likely.coefficients
         for member, change in zip(members, others, strict=True):
             member.set_coefficients(field.coefficients + change)
         return members
     for member in members:
-        blocks = draw_blocks(series, ell, generator)
-        believed = None
+        blocks, there = _draw_blocks(series, config, generator), None
         if states is not None:
-            believed = replace(series, v=states, mask=None).cut(blocks).v
-        refit(member, series.cut(blocks), believed)
+            there = replace(series, v=states, mask=None).cut(blocks).v
+        refit(member, series.cut(blocks), there)
     return members
 
 
-def resampled(series: Series, ell: int, generator: torch.Generator) -> Series:
+def resampled(
+    series: Series, config: TrainConfig, generator: torch.Generator
+) -> Series:
     """As many samples as there are, in blocks drawn with replacement."""
-    return series.cut(draw_blocks(series, ell, generator))
+    return series.cut(_draw_blocks(series, config, generator))
 
 
-def draw_blocks(
-    series: Series, ell: int, generator: torch.Generator
+def _draw_blocks(
+    series: Series, config: TrainConfig, generator: torch.Generator
 ) -> list[tuple[int, int, int]]:
     """Blocks of a record, about as many samples as it has, drawn with replacement.
 
-    Each is the number of a series and the first and last but one of its samples.
+    A block is the number of a series, its first sample and the one after its last.
     """
-    length = max(SEGMENTS * (ell + 1), series.n_samples // BLOCKS)
+    ell, least = config.weak.ell, config.ensemble_segments
+    length = max(least * (ell + 1), series.n_samples // config.ensemble_blocks)
     blocks = [
         (number, first, min(n, first + length))
         for number, n in enumerate(series.lengths)

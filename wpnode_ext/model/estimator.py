@@ -13,7 +13,8 @@ from ..coordinates.reduced import Coordinates
 from ..coordinates.symmetry import Symmetry
 from ..data import Data, Series, as_series
 from ..fields import as_field
-from ..settings.config import Method, TrainConfig, changed, check_names, from_settings
+from ..settings.config import Method, TrainConfig, check_names
+from ..settings.text import changed, from_settings
 from ..training.distributed import ProcessGroup
 from ..training.optimisers import OPTIMISERS
 from ..training.run_folder import Run, RunFolder

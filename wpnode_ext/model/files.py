@@ -19,7 +19,8 @@ from ..coordinates.scaling import Scaler, check_scaler, scaler_from_state_dict
 from ..fields import RESTRICTIONS, Field, as_linear, make_field
 from ..fields.base import forcing_dim_of
 from ..fields.factory import FieldConfig, count_weights
-from ..settings.config import TrainConfig, from_settings, to_dict
+from ..settings.config import TrainConfig
+from ..settings.text import from_settings, to_dict
 from ..training import checkpoint
 from ..training.trainer import Row
 from .verdict import Verdict, verdict_from

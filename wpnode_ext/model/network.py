@@ -1,6 +1,6 @@
 """Learn by gradients: a network, then its states and its ensemble if asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,17 +18,13 @@ from ..smoothing import first_states, is_negligible, smooth_states
 from ..training.joint import JointResult, train_jointly, without
 from ..training.log import RunLog
 from ..training.run_folder import Run
-from ..training.trainer import Row, Trainer, TrainResult
+from ..training.trainer import Row, Session, Trainer, TrainResult
 from ..training.validation import ForecastValidation
 from .choose import Choice
 from .ensemble import resampled
 from .files import RefinedStates, write_states
 from .inputs import common_clock
 from .prepare import Learned, Prepared, filtered, make_record
-
-# Process noise of the smoother that is tried in the end, in units of the noise. Errors
-# of a network stay alike for many samples: with 0.01 error bars were too short by half.
-LEVELS = (0.1, 0.03)
 
 
 def train_network(
@@ -149,11 +145,13 @@ class _Training:
             record,
             config,
             validate=self.validate,
-            reporter=log,
-            folder=checkpoints,
-            group=self.run.group,
-            extra={"scaler": self.data.scaler.state_dict()},
             symmetry=self.data.maps,
+            session=Session(
+                reporter=log,
+                folder=checkpoints,
+                group=self.run.group,
+                extra={"scaler": self.data.scaler.state_dict()},
+            ),
         )
         if last is not None:
             trainer.resume(last)
@@ -164,7 +162,7 @@ class _Training:
     ) -> int | None:
         """Trains a member of the ensemble; the signal that stopped it, if one did."""
         generator = torch.Generator().manual_seed(config.seed)
-        part = resampled(self.data.training, config.weak.ell, generator)
+        part = resampled(self.data.training, config, generator)
         record = make_record(part, self.data.scaler, part.times, self.dtype)
         folder = self.run.folder
         checkpoints = None if folder is None else folder.member(number)
@@ -214,7 +212,8 @@ def refine_network(
     )
     assert found is not None
     say(f"refinement: {found.reason}")
-    states, std, last = _smoothed(field, scaled, found)
+    levels = config.joint.process_noise
+    states, std, last = _smoothed(field, scaled, found, levels)
     return RefinedStates(
         scaler.inverse(states),
         scaler.spread(std),
@@ -239,6 +238,7 @@ def _jointly(
         field,
         scaled,
         noise,
+        config.joint,
         p=config.weak.p,
         symmetry=data.maps,
         seed=config.seed,
@@ -247,13 +247,13 @@ def _jointly(
 
 
 def _smoothed(
-    field: nn.Module, series: Series, found: JointResult
+    field: nn.Module, series: Series, found: JointResult, levels: Sequence[float]
 ) -> tuple[Float[Tensor, "N ..."], Float[Tensor, "N ..."], Row]:
     """States and error bars, and how hidden values were predicted on the way."""
     model, noise = deepcopy(field).cpu(), found.sigma
     kept, states, hidden = without(series, found.hidden), found.states, found.hidden
-    chosen, least = LEVELS[0], None
-    for level in LEVELS:
+    chosen, least = levels[0], None
+    for level in levels:
         trial = smooth_states(
             model,
             kept,

@@ -30,9 +30,6 @@ from ..weak.filter import filter_series
 from .choose import Choice, Declared
 from .files import RefinedStates
 
-# Spacing of the filter's bumps, as a share of the window, where none was chosen.
-_FILTER_SHARE = 6
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -160,7 +157,7 @@ def filtered(series: Series, config: TrainConfig, q_filter: int | None) -> Serie
     Args:
         series: observations.
         config: settings with a weak form.
-        q_filter: spacing of the filter's bumps; a sixth of `ell` by default.
+        q_filter: spacing of the filter's bumps; that of the settings by default.
     """
     ell = config.weak.ell
     if series.dt is None or min(series.lengths) < ell + 1:
@@ -169,7 +166,7 @@ def filtered(series: Series, config: TrainConfig, q_filter: int | None) -> Serie
         series.v.double(),
         p=config.weak.p,
         ell=ell,
-        q=q_filter or max(1, ell // _FILTER_SHARE),
+        q=q_filter or max(1, ell // config.validation.filter_share),
         mask=series.mask,
         lengths=series.lengths,
     )

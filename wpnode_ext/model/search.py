@@ -19,13 +19,6 @@ from ..settings.config import TrainConfig
 from .prepare import Prepared
 from .solve import Say, Solved, solve_field
 
-# Steepnesses compared where none is set, the flattest first: its unknowns are the
-# fewest. Where no evidence is known, the last is taken.
-STEEPNESS: tuple[float, ...] = (0.1, 0.3, 1.0)
-# Without noise features go on being doubled while less than this share of what was left
-# over remains.
-GAIN = 0.5
-
 
 def solve_best(
     data: Prepared,
@@ -36,10 +29,11 @@ def solve_best(
 ) -> Solved:
     """:func:`.solve.solve_field` with random features that suit the data.
 
-    Features whose ``config.field.steepness`` is None are made steeper, from one value
-    of `STEEPNESS` to the next, while that makes the fit better. They are doubled at
-    most ``config.closed_form.doublings`` times, likewise. Fits of more than a thousand
-    unknowns, to data with inputs, or under some maps of a symmetry, cannot be compared.
+    Where ``config.field.steepness`` is None, features are made steeper, from one entry
+    of ``config.closed_form.steepnesses`` to the next, while that makes the fit better.
+    They are doubled likewise, at most ``config.closed_form.doublings`` times. Fits of
+    more than a thousand unknowns, to data with inputs, or under some maps of a
+    symmetry, cannot be compared.
 
     Args:
         data: the observations.
@@ -61,7 +55,7 @@ def solve_best(
         )
     searching = drawn and config.field.steepness is None
     if searching and not (config.refine and data.series.forcing is None):
-        searching, config = False, _steep(config, STEEPNESS[-1])
+        searching, config = False, _steep(config, config.closed_form.steepnesses[-1])
     search = _Search(data, own, searching or doublings > 0, say)
     best = search.steepened(config) if searching else search.solve(config)
     return search.doubled(best, doublings).complete()
@@ -102,12 +96,13 @@ class _Search:
 
     def steepened(self, config: TrainConfig) -> Solved:
         """The fit with features of the best steepness."""
-        first, *others = STEEPNESS
+        first, *others = config.closed_form.steepnesses
         self._say(f"random features of steepness {first:g} are tried")
         best = self.solve(_steep(config, first))
         if best.evidence is None:
-            self._say(f"steepness {others[-1]:g} is taken: no evidence is known")
-            return self.solve(_steep(config, others[-1]))
+            steepest = config.closed_form.steepnesses[-1]
+            self._say(f"steepness {steepest:g} is taken: no evidence is known")
+            return self.solve(_steep(config, steepest))
         for value in others:
             what = f"random features of steepness {value:g}"
             self._say(f"{what} are tried")
@@ -141,7 +136,7 @@ class _Search:
         if bool(complaint) != bool(best.complaint):
             better, reason = not complaint, complaint or "nothing speaks against them"
         elif best.lacks > 0:
-            better = other.lacks < GAIN * best.lacks
+            better = other.lacks < best.config.closed_form.doubling_gain * best.lacks
             reason = f"{other.lacks / best.lacks:.2g} of what was left over"
         elif other.evidence is None or best.evidence is None:
             better, reason = False, "their evidence is not known"

@@ -19,7 +19,7 @@ from ..fields import (
     LinearField,
     SparseField,
 )
-from ..settings.config import TrainConfig
+from ..settings.config import ClosedFormConfig, TrainConfig
 from ..smoothing import (
     Refinement,
     RefineSettings,
@@ -35,22 +35,6 @@ from .files import RefinedStates
 from .prepare import Learned, Prepared
 
 Say = Callable[[str], None]
-
-# Ridges compared by forecasts of held-out data, in units of the features' size.
-RIDGES: tuple[float, ...] = (0.0, *(10.0**n for n in range(-14, 0)))
-# Coefficients up to which a choice of them is solved for as one problem. Data without
-# noise ask for the smallest terms, too.
-MOST_TERMS = 2000
-# A field does not explain the data if its mean square error at held-out values is above
-# both so many variances of the noise and this share of the signal's; without noise, if
-# its relative weak residual, in the units of the data, is above the last one.
-LARGEST_ERROR, LEAST_SHARE, LARGEST_RESIDUAL = 2.0, 1e-3, 0.3
-# Share of a time derivative that a field without noise may leave over before it is
-# said to lack features.
-ENOUGH = 0.01
-# What rounds of a refinement work on at most: samples times entries of a state, and for
-# fields with many unknowns samples times what is kept for each.
-ROUND_NUMBERS, WIDE_NUMBERS = 400_000, 80_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +68,9 @@ class Solved(Learned):
             self,
             refinement=found,
             refined=_in_units(found, self.scaler),
-            complaint=complaint_about(self.series, self.unexplained, found),
+            complaint=complaint_about(
+                self.series, self.unexplained, found, self.config.closed_form
+            ),
         )
 
     def without_end(self, fraction: float) -> LinearField | None:
@@ -112,11 +98,11 @@ class Solved(Learned):
 
     @property
     def lacks(self) -> float:
-        """Share left over without noise, in units of `ENOUGH`; 0 with noise."""
+        """Share left over without noise, over the share allowed; 0 with noise."""
         found = self.refinement
         if found is None or found.history or self.series.forcing is not None:
             return 0.0
-        return self.unexplained / ENOUGH
+        return self.unexplained / self.config.closed_form.enough
 
 
 def solve_field(
@@ -170,13 +156,11 @@ def solve_field(
     if config.ensemble > 0:
         members = draw_members(
             field,
-            config.ensemble,
+            config,
             likely=None if refinement is None else refinement.likely,
             series=scaled,
             states=states,
             refit=problem.solve,
-            ell=config.weak.ell,
-            seed=config.seed,
         )
     left = unexplained(fit, scaler, field.dim)
     return Solved(
@@ -186,7 +170,7 @@ def solve_field(
         result=_as_result(refinement, left),
         members=members,
         refined=_in_units(refinement, scaler),
-        complaint=complaint_about(scaled, left, refinement),
+        complaint=complaint_about(scaled, left, refinement, config.closed_form),
         fit=fit,
         ridge_errors=errors,
         refinement=refinement,
@@ -230,7 +214,12 @@ class _Problem:
         return field
 
 
-def complaint_about(scaled: Series, left: float, refinement: Refinement | None) -> str:
+def complaint_about(
+    scaled: Series,
+    left: float,
+    refinement: Refinement | None,
+    limits: ClosedFormConfig,
+) -> str:
     """The reason not to use a field, "" if there is none.
 
     A field that suits the data predicts values kept from the refinement to their noise.
@@ -240,6 +229,7 @@ def complaint_about(scaled: Series, left: float, refinement: Refinement | None) 
         scaled: the observations.
         left: the largest share of a time derivative that the field leaves over.
         refinement: states and rounds, or None.
+        limits: errors from which on a field misses the data.
     """
     if refinement is not None and refinement.failure:
         return refinement.failure
@@ -248,9 +238,9 @@ def complaint_about(scaled: Series, left: float, refinement: Refinement | None) 
         # Not of the refined states: those of a bad field may be anywhere.
         size = scaled.v.double().var(0)
         share = missed * (refinement.sigma.square() / size)[size > 0].mean().item()
-        if not (missed < LARGEST_ERROR or share < LEAST_SHARE):
+        if not (missed < limits.largest_error or share < limits.least_share):
             return f"held-out values were missed by {missed:.3g} variances"
-    elif not left < LARGEST_RESIDUAL:
+    elif not left < limits.largest_residual:
         return f"{100 * left:.0f} % of the time derivative is not explained"
     return ""
 
@@ -315,7 +305,7 @@ def _sparse(
     if needed == 0:
         return field
     say(f"{needed} of {support.numel()} coefficients are needed")
-    if needed > MOST_TERMS:
+    if needed > config.closed_form.most_terms:
         say("all are kept: a choice of so many would take longer than all of them")
         return field
     return SparseField(field, support)
@@ -365,8 +355,9 @@ def _ridge_errors(
         horizon=held_out.horizon,
     )
     fit = problem.solve(field, train, seen.v)
-    heads = torch.stack([fit.with_ridge(ridge) for ridge in RIDGES])
-    return dict(zip(RIDGES, validate.compare(field, heads).tolist(), strict=True))
+    ridges = problem.config.closed_form.ridges
+    heads = torch.stack([fit.with_ridge(ridge) for ridge in ridges])
+    return dict(zip(ridges, validate.compare(field, heads).tolist(), strict=True))
 
 
 def _refine(
@@ -391,7 +382,7 @@ def _refine(
     settings = RefineSettings(
         # A field under many maps is improved by the fit alone, which applies them.
         update="auto" if problem.maps is None else "fit",
-        samples=_samples_of_rounds(field, data.first.states),
+        samples=_samples_of_rounds(field, data.first.states, config.closed_form),
         # Of fits that are compared one is kept, and completed.
         error_bars=not evidence or config.ensemble > 0,
         evidence=evidence,
@@ -484,8 +475,11 @@ def _completed(
     return scaler.completed(v, states[whole], rate=rate, symmetry=symmetry)
 
 
-def _samples_of_rounds(field: LinearField, states: Tensor) -> int:
+def _samples_of_rounds(
+    field: LinearField, states: Tensor, limits: ClosedFormConfig
+) -> int:
     """Samples that rounds of a refinement should work on."""
     if not is_wide(field, states):
-        return ROUND_NUMBERS // field.dim
-    return WIDE_NUMBERS // max(field.dim**2, field.sites * field.n_features)
+        return limits.round_numbers // field.dim
+    each = max(field.dim**2, field.sites * field.n_features)
+    return limits.wide_round_numbers // each

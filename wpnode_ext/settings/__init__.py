@@ -3,17 +3,19 @@
 from .config import (
     ClosedFormConfig,
     FieldConfig,
+    JointConfig,
     OptimConfig,
     StrongForm,
     TrainConfig,
     ValidationConfig,
     WeakForm,
+    paper_config,
 )
-from .presets import paper_config
 
 __all__ = [
     "ClosedFormConfig",
     "FieldConfig",
+    "JointConfig",
     "OptimConfig",
     "StrongForm",
     "TrainConfig",

@@ -25,8 +25,6 @@ from ..data import Series
 from ..settings.config import TrainConfig
 from ..weak.segments import window_starts
 
-# Samples a block needs besides those its segments have to themselves, as a share.
-_BLOCK_OVERHEAD = 8
 # Blocks a process from which on one more or less does not matter: blocks that do not go
 # round among the processes are cut where there are fewer.
 _MANY = 8
@@ -146,7 +144,8 @@ class Batches:
                 f"{record.longest_run}. Use a smaller `ell`."
             )
         self._runs = long_enough
-        shared = max(1, _BLOCK_OVERHEAD * (weak.ell + 1 - weak.q) // weak.q)
+        overhead = config.optim.block_overhead
+        shared = max(1, overhead * (weak.ell + 1 - weak.q) // weak.q)
         blocks = max(1, round(batch_size / min(shared, batch_size)))
         segments = -(-batch_size // blocks)
         counts = [self._count(stop - first) for first, stop in self._runs]

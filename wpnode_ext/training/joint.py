@@ -23,21 +23,11 @@ from torch import Tensor, nn
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
 from ..fields.base import call_field
+from ..settings.config import JointConfig
 from ..smoothing import Watch, first_states, hide_values
 from ..weak.plan import SegmentSums, WeakForm
 from ..weak.segments import window_starts
 from .trainer import Row
-
-# Short segments are needed: long ones do not see what changes from sample to sample.
-LENGTHS = (4, 6, 16, 50)
-# With less the states return to the data, noise and all.
-PENALTIES = (10.0, 100.0, 1000.0)
-# Where large weights almost cancel, a step may raise the sum by orders of magnitude. A
-# stage that sees it raised by this factor begins again with a tenth of the rate, down
-# to this share of the one asked for.
-LEAP, LEAST_SHARE = 10.0, 1e-4
-# Share of the values that judge the stages.
-HELD_OUT = 0.05
 
 
 @dataclass(frozen=True)
@@ -66,14 +56,9 @@ def train_jointly(
     field: nn.Module,
     series: Series,
     sigma: Float[Tensor, "..."],
+    config: JointConfig | None = None,
     *,
     p: int = 8,
-    lengths: Sequence[int] = LENGTHS,
-    penalties: Sequence[float] = PENALTIES,
-    steps: int = 200,
-    lr: float = 1e-3,
-    states_lr: float = 5e-2,
-    held_out: float = HELD_OUT,
     seed: int = 0,
     progress: Callable[[Row], None] = lambda row: None,
     symmetry: Symmetry | None = None,
@@ -86,106 +71,137 @@ def train_jointly(
             than the best one did.
         series: observations, in its coordinates.
         sigma: noise, ``[*state]``.
+        config: stages, rates and hidden values.
         p: exponent of the test functions.
-        lengths: of the segments; those that no stretch has room for are left out.
-        penalties: mu of each stage.
-        steps: of the optimiser, in each stage.
-        lr: rate for the weights, less where it is too large for them; it falls to zero
-            in every stage like a cosine.
-        states_lr: rate for the states, in units of sigma.
-        held_out: share of the values that is hidden.
-        seed: of the choice of these.
+        seed: of the choice of hidden values.
         progress: called with the record of every stage.
         symmetry: of the field; every step sees the states under one of its maps.
     """
-    hidden = hide_values(series, held_out, seed)
-    kept = without(series, hidden)
-    parameters = [weight for weight in field.parameters() if weight.requires_grad]
-    dtype, device = parameters[0].dtype, parameters[0].device
-    # Segments end at missing samples, not at hidden values: there states are free.
-    record = series.to(dtype, device)
-    observed = record.v
-    noise = sigma.to(device, dtype).clamp(min=torch.finfo(dtype).eps)
-    seen = torch.ones_like(observed)
-    if kept.mask is not None:
-        seen = (~kept.mask).to(device, dtype)
-    start = first_states(kept, sigma).states.to(device, dtype)
-    moves = nn.Parameter(torch.zeros_like(start))
-    terms = [_Segments(record, p, ell) for ell in lengths]
-    terms = [term for term in terms if len(term.starts) > 0]
-    if not terms:
-        raise ValueError(f"`lengths` must have one that fits; got {list(lengths)}.")
-    maps = None if symmetry is None else symmetry.matrices.to(device, dtype)
-    turns = torch.Generator().manual_seed(seed)
-
-    def both_terms() -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        u = start + noise * moves
-        if maps is None:
-            f = call_field(field, record.clock, u)
-        else:
-            g = maps[int(torch.randint(len(maps), (), generator=turns))]
-            # Back where the states are: noise and data stay as they were.
-            f = call_field(field, record.clock, u @ g.T) @ torch.linalg.inv(g).T
-        misfit = seen * ((observed - u) / noise).square()
-        residuals = torch.stack([term(u, f, noise) for term in terms])
-        return misfit.sum() / seen.sum(), residuals.mean()
-
-    def descend(penalty: float, rate: float) -> bool:
-        """One stage; False as soon as the sum leaps up."""
-        groups = [{"params": parameters, "lr": rate}, {"params": [moves]}]
-        optimizer = torch.optim.Adam(groups, lr=states_lr)
-        rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        first = float("inf")
-        for number in range(steps):
-            optimizer.zero_grad()
-            fidelity, residual = both_terms()
-            total = fidelity + penalty * residual
-            total.backward()
-            first = total.item() if number == 0 else first
-            if not total.item() <= LEAP * first:
-                return False
-            optimizer.step()
-            rates.step()
-        return True
-
-    def errors() -> Float[Tensor, " H"]:
-        u = (start + noise * moves).detach().double().cpu()
-        return ((series.v.double() - u) / sigma)[hidden].square()
-
+    config = config or JointConfig()
+    hidden = hide_values(series, config.held_out, seed)
+    problem = _Problem(field, series, sigma, hidden, config.lengths, p, symmetry, seed)
     watch, history = Watch(), list[Row]()
-    watch.judge(errors())
-    best, reason, rate = 0, "the stages ended", lr
-    for number, penalty in enumerate(penalties, start=1):
-        before = deepcopy(field.state_dict()), moves.detach().clone()
-        while not descend(penalty, rate) and rate > LEAST_SHARE * lr:
+    watch.judge(problem.errors())
+    best, reason, rate = 0, "the stages ended", config.lr
+    for number, penalty in enumerate(config.penalties, start=1):
+        before = problem.saved()
+        while (
+            not problem.descend(penalty, rate, config)
+            and rate > config.least_lr * config.lr
+        ):
             rate /= 10
-            _restore(field, moves, before)
-        with torch.no_grad():
-            fidelity, residual = both_terms()
-        missed = errors()
-        row = {
+            problem.restore(before)
+        missed = problem.errors()
+        row = problem.row(penalty) | {
             "epoch": float(number - 1),
-            "penalty": penalty,
-            "fidelity": fidelity.item(),
-            "residual": residual.item(),
             "loss": missed.mean().item(),
         }
         history.append(row)
         progress(row)
         if watch.judge(missed) == "worse":
-            _restore(field, moves, before)
+            problem.restore(before)
             reason = "held-out observations were predicted worse"
             break
         best = number
-    states = (start + noise * moves).detach().double().cpu()
-    return JointResult(states, sigma, hidden, history, best, reason)
+    return JointResult(problem.states(), sigma, hidden, history, best, reason)
 
 
-def _restore(
-    field: nn.Module, moves: nn.Parameter, saved: tuple[dict[str, Any], Tensor]
-) -> None:
-    field.load_state_dict(saved[0])
-    moves.data.copy_(saved[1])
+class _Problem:
+    """The sum to be minimised, as a function of weights and states."""
+
+    def __init__(
+        self,
+        field: nn.Module,
+        series: Series,
+        sigma: Float[Tensor, "..."],
+        hidden: Bool[Tensor, "N ..."],
+        lengths: Sequence[int],
+        p: int,
+        symmetry: Symmetry | None,
+        seed: int,
+    ) -> None:
+        kept = without(series, hidden)
+        self._field, self._series = field, series
+        self._sigma, self._hidden = sigma, hidden
+        self._weights = [w for w in field.parameters() if w.requires_grad]
+        dtype, device = self._weights[0].dtype, self._weights[0].device
+        # Segments end at missing samples, not at hidden values: there states are free.
+        self._record = series.to(dtype, device)
+        self._noise = sigma.to(device, dtype).clamp(min=torch.finfo(dtype).eps)
+        self._seen = torch.ones_like(self._record.v)
+        if kept.mask is not None:
+            self._seen = (~kept.mask).to(device, dtype)
+        self._start = first_states(kept, sigma).states.to(device, dtype)
+        self._moves = nn.Parameter(torch.zeros_like(self._start))
+        terms = [_Segments(self._record, p, ell) for ell in lengths]
+        self._terms = [term for term in terms if len(term.starts) > 0]
+        if not self._terms:
+            raise ValueError(f"`lengths` must have one that fits; got {list(lengths)}.")
+        self._maps = None if symmetry is None else symmetry.matrices.to(device, dtype)
+        self._turns = torch.Generator().manual_seed(seed)
+
+    def __call__(self) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Misfit to the data and weak residual, in units of the noise."""
+        u, clock = self._u(), self._record.clock
+        if self._maps is None:
+            f = call_field(self._field, clock, u)
+        else:
+            turn = int(torch.randint(len(self._maps), (), generator=self._turns))
+            g = self._maps[turn]
+            # Back where the states are: noise and data stay as they were.
+            f = call_field(self._field, clock, u @ g.T) @ torch.linalg.inv(g).T
+        misfit = self._seen * ((self._record.v - u) / self._noise).square()
+        residuals = torch.stack([term(u, f, self._noise) for term in self._terms])
+        return misfit.sum() / self._seen.sum(), residuals.mean()
+
+    def descend(self, penalty: float, rate: float, config: JointConfig) -> bool:
+        """One stage; False as soon as the sum leaps up."""
+        groups = [{"params": self._weights, "lr": rate}, {"params": [self._moves]}]
+        optimizer = torch.optim.Adam(groups, lr=config.states_lr)
+        rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
+        first = float("inf")
+        for number in range(config.steps):
+            optimizer.zero_grad()
+            fidelity, residual = self()
+            total = fidelity + penalty * residual
+            total.backward()
+            first = total.item() if number == 0 else first
+            if not total.item() <= config.leap * first:
+                return False
+            optimizer.step()
+            rates.step()
+        return True
+
+    @torch.no_grad()
+    def row(self, penalty: float) -> Row:
+        """Both terms at the end of a stage."""
+        fidelity, residual = self()
+        return {
+            "penalty": penalty,
+            "fidelity": fidelity.item(),
+            "residual": residual.item(),
+        }
+
+    def states(self) -> Float[Tensor, "N ..."]:
+        """States as they are now, float64."""
+        return self._u().detach().double().cpu()
+
+    def errors(self) -> Float[Tensor, " H"]:
+        """Squared errors at the hidden values, in variances of the noise."""
+        missed = (self._series.v.double() - self.states()) / self._sigma
+        return missed[self._hidden].square()
+
+    def saved(self) -> tuple[dict[str, Any], Tensor]:
+        """A copy of weights and states."""
+        return deepcopy(self._field.state_dict()), self._moves.detach().clone()
+
+    def restore(self, saved: tuple[dict[str, Any], Tensor]) -> None:
+        """Takes back weights and states of :meth:`saved`."""
+        self._field.load_state_dict(saved[0])
+        self._moves.data.copy_(saved[1])
+
+    def _u(self) -> Float[Tensor, "N ..."]:
+        return self._start + self._noise * self._moves
 
 
 def without(series: Series, hidden: Bool[Tensor, "N ..."]) -> Series:

@@ -21,7 +21,8 @@ from ..closed_form import refit_head
 from ..common.files import check_like, check_tensor
 from ..coordinates.symmetry import Symmetry
 from ..data import Series
-from ..settings.config import TrainConfig, resolve, to_dict
+from ..settings.config import TrainConfig, resolve
+from ..settings.text import to_dict
 from . import checkpoint
 from .batches import Batch, Batches
 from .distributed import ProcessGroup
@@ -103,6 +104,23 @@ class Task:
     schedule: Callable[[Optimizer], Schedule] | None = None
 
 
+@dataclass(frozen=True)
+class Session:
+    """The surroundings of a training run.
+
+    Attributes:
+        reporter: receives every epoch.
+        folder: of the checkpoints; without it none are written.
+        group: processes that train together; by default this one alone.
+        extra: builtin types and tensors to keep in every checkpoint, e.g. the scaler.
+    """
+
+    reporter: Reporter | None = None
+    folder: Path | None = None
+    group: ProcessGroup | None = None
+    extra: dict[str, Any] = setting(default_factory=dict)
+
+
 Validation = Callable[[nn.Module], dict[str, float]]
 
 
@@ -157,12 +175,9 @@ class Trainer:
         config: settings; None entries take the method's values.
         validate: gives ``val_error``, which decides the weights that are kept; without
             it the training loss does.
-        reporter: hears of every epoch.
-        folder: where checkpoints are written; nowhere by default.
-        group: processes that train together.
-        extra: builtin types and tensors to keep in every checkpoint (the scaler, ...).
         symmetry: of the field; every batch is seen under one of its maps.
         task: batches and objective of another method, in place of those of `config`.
+        session: reporter, folder and processes.
     """
 
     def __init__(
@@ -172,33 +187,24 @@ class Trainer:
         config: TrainConfig,
         *,
         validate: Validation | None = None,
-        reporter: Reporter | None = None,
-        folder: str | Path | None = None,
-        group: ProcessGroup | None = None,
-        extra: dict[str, Any] | None = None,
         symmetry: Symmetry | None = None,
         task: Task | None = None,
+        session: Session | None = None,
     ) -> None:
         self.config = resolve(config)
-        self.group = group or ProcessGroup(device=torch.device(config.device))
+        self._session = session = session or Session()
+        self.group = session.group or ProcessGroup(device=torch.device(config.device))
         parameters = [p for p in field.parameters() if p.requires_grad]
         if not parameters:
             raise ValueError("`field` must have parameters to train; it has none.")
         self.field = field.to(self.group.device)
-        self._record = record = record.to(parameters[0].dtype, self.group.device)
+        self._record = record.to(parameters[0].dtype, self.group.device)
         if self.config.compile:
             field.compile()
-        self._symmetry = symmetry
-        share = {"rank": self.group.rank, "world": self.group.world}
-        task = task or Task(
-            Batches(record, self.config, symmetry=symmetry, **share),
-            Objective(field, record, self.config, symmetry),
-        )
+        self._symmetry, self._validate = symmetry, validate
+        task = task or self._own_task()
         self._batches, self._objective = task.batches, task.objective
         self._model = self.group.wrap(self._objective)
-        self._validate, self._reporter = validate, reporter
-        self._folder = None if folder is None else Path(folder)
-        self._extra = extra or {}
         optim = self.config.optim
         groups = [{"params": parameters}, *task.groups]
         self._optimizer = make_optimiser(groups, optim)
@@ -208,19 +214,28 @@ class Trainer:
         half = self.config.amp and device == "cuda"
         self._amp = torch.amp.GradScaler(device, enabled=half)
         self._half = torch.float16 if device == "cuda" else torch.bfloat16
-        # What decides the rest of the run, besides weights and optimiser.
+        # All that the rest of the run depends on, besides weights and optimiser.
         self._at = {"epoch": 0, "step": 0, "sums": [0.0, 0.0, 0.0], "norm": 0.0}
         self._stopper = {"loss": math.inf, "idle": 0}
         self._best: dict[str, Any] = {"score": math.inf, "epoch": -1, "model": {}}
         self._saved_at = time.monotonic()
         self._asked_to_stop = False
 
+    def _own_task(self) -> Task:
+        """Batches and losses of the method in the settings."""
+        record, config, symmetry = self._record, self.config, self._symmetry
+        rank, world = self.group.rank, self.group.world
+        return Task(
+            Batches(record, config, symmetry=symmetry, rank=rank, world=world),
+            Objective(self.field, record, config, symmetry),
+        )
+
     def run(self) -> TrainResult:
         """Trains until the epochs, the patience or a signal ends it."""
         epochs, history = self.config.optim.epochs or 0, []
         reason = "epochs"
-        if self._reporter is not None:
-            self._reporter.begin(self._at["epoch"], epochs)
+        if self._session.reporter is not None:
+            self._session.reporter.begin(self._at["epoch"], epochs)
         self._save()
         with stop_requests() as stop:
             while self._at["epoch"] < epochs:
@@ -232,8 +247,8 @@ class Trainer:
                     reason = "signal"
                     break
                 history.append(row)
-                if self._reporter is not None:
-                    self._reporter.epoch(row)
+                if self._session.reporter is not None:
+                    self._session.reporter.epoch(row)
                 # Asked for in the last step of an epoch, perhaps its only one.
                 if self._asked_to_stop and self._at["epoch"] < epochs:
                     reason = "signal"
@@ -241,8 +256,8 @@ class Trainer:
             self._save()
         if reason != "signal" and self._best["model"]:
             self.field.load_state_dict(self._best["model"])
-        if self._reporter is not None:
-            self._reporter.end(reason)
+        if self._session.reporter is not None:
+            self._session.reporter.end(reason)
         return TrainResult(
             epochs=self._at["epoch"],
             best_epoch=self._best["epoch"],
@@ -344,15 +359,21 @@ class Trainer:
         if score < self._best["score"]:
             weights = checkpoint.weights_of(self.field)
             self._best = {"score": score, "epoch": epoch, "model": weights}
-            if self._folder is not None and self.group.is_main:
-                best = {"config": to_dict(self.config), **self._best, **self._extra}
-                checkpoint.save(self._folder / "best.pt", "training", best)
+            if self._session.folder is not None and self.group.is_main:
+                best = {
+                    "config": to_dict(self.config),
+                    **self._best,
+                    **self._session.extra,
+                }
+                checkpoint.save(self._session.folder / "best.pt", "training", best)
         return result
 
     def _save(self) -> None:
         self._saved_at = time.monotonic()
-        if self._folder is not None and self.group.is_main:
-            checkpoint.save(self._folder / "last.pt", "training", self.state_dict())
+        if self._session.folder is not None and self.group.is_main:
+            checkpoint.save(
+                self._session.folder / "last.pt", "training", self.state_dict()
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on."""
@@ -365,7 +386,6 @@ class Trainer:
             "at": dict(self._at),
             "stopper": dict(self._stopper),
             "best": self._best,
-            **self._extra,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
