@@ -89,7 +89,7 @@ def test_the_estimator_and_the_command_take_it_by_name(sign: str, tmp_path) -> N
 
 def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
     with pytest.raises(ValueError, match=r"`optim.name` .* Did you mean 'adamw'\?"):
-        WPNODE(config={"optim.name": "adamv"})
+        WPNODE(config={"optim.name": "adam_w"})
     with pytest.raises(ValueError, match=r"`optim.name` must be one of adam, adamw"):
         Trainer(
             small_field(),
