@@ -8,7 +8,7 @@ All weak residuals of the package come from here: those of losses from a
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -137,8 +137,8 @@ def segment_blocks(
 ) -> Iterator[SegmentSums]:
     """The sums over all segments, in blocks where segments have weights of their own.
 
-    However many segments there are, the weights of one block are in memory. Arguments
-    are those of :meth:`SegmentSums.at`.
+    Only the weights of one block are in memory at a time. Arguments are those of
+    :meth:`SegmentSums.at`.
     """
     parts: Sequence[Tensor | None] = [starts]
     if t is not None and starts is not None and dt is None:
@@ -163,7 +163,7 @@ def prepare(
     Args:
         blocks: segments, from :func:`segment_blocks`.
         v: observations; sums are taken in their precision.
-        dtype: precision of what is returned; by default that of the sums.
+        dtype: precision of both results; by default that of the sums.
     """
     left, right = [], []
     for sums in blocks:
@@ -246,12 +246,15 @@ class WeakPlan:
         check_layout(ell, q)
         self._shape, self._dtype, self._device = v.shape, v.dtype, v.device
         self.q = q
-        given = {"t": t, "mask": mask, "lengths": lengths, "max_gap": max_gap}
-        starts, t = self._lay_out(v, _check_data(v, dim, ell), ell, starts, **given)
+        gaps = {"mask": mask, "lengths": lengths, "max_gap": max_gap}
+        form = WeakForm(p, ell, q)
+        layout = _lay_out(v, _check_data(v, dim, ell), form, starts, t, **gaps)
+        starts, t, n_samples = layout.starts, layout.t, layout.n_samples
+        self._batch, self._state = layout.batch, layout.state
+        self._flat_shape = (self._batch.numel(), n_samples, self._state.numel())
         blocks = segment_blocks(
-            starts, WeakForm(p, ell, q), dt=dt, t=t, d=d, rule=rule, backend=backend
+            starts, form, dt=dt, t=t, d=d, rule=rule, backend=backend
         )
-        n_samples = self._flat_shape[1]
         if starts is not None and is_uniform(starts, n_samples, ell, q):
             starts = None
         self.starts = None if starts is None else starts.to(v.device)
@@ -273,46 +276,6 @@ class WeakPlan:
             "`v` must be finite in the samples that segments touch; got NaN or "
             "infinity. Pass `mask=` to leave missing samples out.",
         )
-
-    def _lay_out(
-        self,
-        v: Tensor,
-        dim: int,
-        ell: int,
-        starts: Int[Tensor, " K"] | None,
-        *,
-        t: Float[Tensor, " N"] | None,
-        mask: Bool[Tensor, "..."] | None,
-        lengths: Sequence[int] | None,
-        max_gap: float | None,
-    ) -> tuple[Int[Tensor, " K"] | None, Float[Tensor, " N"] | None]:
-        """Starts of the segments and times of the samples, in the layout of the sums.
-
-        Sets the shapes of batch and state.
-        """
-        batch, n_samples = v.shape[:dim], v.shape[dim]
-        missing = None if mask is None else missing_samples(mask, v, dim)
-        if t is not None:
-            check_times(t, n_samples)
-        if missing is not None and missing.dim() > 1:
-            # One long record: element b begins at sample b * N.
-            lengths = [n for _ in range(batch.numel()) for n in lengths or [n_samples]]
-            t = None if t is None else t.repeat(batch.numel())
-            missing, batch = missing.flatten(), torch.Size()
-            n_samples = missing.numel()
-        self._batch, self._state = batch, v.shape[dim + 1 :]
-        self._flat_shape = (batch.numel(), n_samples, self._state.numel())
-        gaps = {"lengths": lengths, "missing": missing, "t": t}
-        if starts is None and any(given is not None for given in gaps.values()):
-            starts = segment_starts(n_samples, ell, self.q, max_gap=max_gap, **gaps)
-            if len(starts) == 0:
-                raise ValueError(
-                    f"no segment of ell + 1 = {ell + 1} samples is free of gaps, "
-                    "missing samples and series borders; use a smaller `ell`."
-                )
-        if starts is not None:
-            check_starts(starts, n_samples, ell)
-        return starts, t
 
     @property
     def _ops(self) -> ModuleType:
@@ -390,6 +353,54 @@ class WeakPlan:
                 f"{_describe(self._dtype, self._shape, self._device)}."
             )
         return f
+
+
+class _Layout(NamedTuple):
+    """Data as the sums take them: ``[*batch, N, *state]``, times, starts of segments.
+
+    Starts are None where segment k starts at sample ``k q``.
+    """
+
+    batch: torch.Size
+    n_samples: int
+    state: torch.Size
+    t: Float[Tensor, " N"] | None
+    starts: Int[Tensor, " K"] | None
+
+
+def _lay_out(
+    v: Tensor,
+    dim: int,
+    form: WeakForm,
+    starts: Int[Tensor, " K"] | None,
+    t: Float[Tensor, " N"] | None,
+    *,
+    mask: Bool[Tensor, "..."] | None,
+    lengths: Sequence[int] | None,
+    max_gap: float | None,
+) -> _Layout:
+    """The layout of a plan; a batch with different gaps becomes one long record."""
+    ell, batch, n_samples = form.ell, v.shape[:dim], v.shape[dim]
+    missing = None if mask is None else missing_samples(mask, v, dim)
+    if t is not None:
+        check_times(t, n_samples)
+    if missing is not None and missing.dim() > 1:
+        # Element b begins at sample b * N.
+        lengths = [n for _ in range(batch.numel()) for n in lengths or [n_samples]]
+        t = None if t is None else t.repeat(batch.numel())
+        missing, batch = missing.flatten(), torch.Size()
+        n_samples = missing.numel()
+    gaps = {"lengths": lengths, "missing": missing, "t": t}
+    if starts is None and any(given is not None for given in gaps.values()):
+        starts = segment_starts(n_samples, ell, form.q, max_gap=max_gap, **gaps)
+        if len(starts) == 0:
+            raise ValueError(
+                f"no segment of ell + 1 = {ell + 1} samples is free of gaps, "
+                "missing samples and series borders; use a smaller `ell`."
+            )
+    if starts is not None:
+        check_starts(starts, n_samples, ell)
+    return _Layout(batch, n_samples, v.shape[dim + 1 :], t, starts)
 
 
 def _describe(dtype: torch.dtype, shape: torch.Size, device: torch.device) -> str:
