@@ -25,7 +25,7 @@ from wpnode_ext.systems import KuramotoSivashinsky
 
 @dataclass
 class Settings:
-    n_samples: int = 10_000
+    n_samples: int = 6000
     n_test: int = 3000
     horizon: float = 150.0  # units of time
     seed: int = 0
