@@ -41,8 +41,8 @@ class RAFDA(RFM):
             takes the last one.
         least_noise: smallest standard deviation of the noise, as a share of the root
             mean square of the data; the ensemble collapses without noise.
-        room: forecasts of the first steps may run away; states are held within so many
-            ranges of the data around their middle.
+        room: bound on states around the middle of the data, in ranges of the data;
+            forecasts of the first steps may run away.
         group, reach: local map, shared by a ring of groups; innovations of all groups
             correct the same rows. Covariances of states fade out over
             ``2 (2 reach + 1) group`` sites.

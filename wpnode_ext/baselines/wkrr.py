@@ -66,8 +66,8 @@ class WKRR(MapBaseline):
         finer: factors of the best pair that are tried next.
         horizon, starts: samples of these forecasts and their number, as in the authors'
             program.
-        centres: more samples than these are represented by so many of them, evenly
-            spread over the record (Nystroem).
+        centres: most centres of the kernel; longer records are thinned evenly to this
+            number of samples (Nystroem).
         filtered_inputs: evaluate the kernel at filtered states; False takes the data.
 
     The other arguments are those of :class:`Baseline`.

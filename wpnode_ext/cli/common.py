@@ -203,16 +203,6 @@ def print_table(
         print("  ".join(cells).rstrip())
 
 
-def component_names(series: Series) -> list[str]:
-    """Names of the entries of the state; u0, u1, ... where the data have none."""
-    if series.names is not None:
-        return list(series.names)
-    shape = tuple(series.state_shape)
-    if len(shape) == 1:
-        return [f"u{i}" for i in range(shape[0])]
-    return [f"u{i}" for i in range(series.v[0].numel())]
-
-
 def print_verdict(model: WPNODE) -> int:
     """Prints the verdict on a model, and returns the exit code for it."""
     if model.verdict_ is None:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..common.files import replacing
-from ..data import MissingName, Series
+from ..data import MissingName, Series, component_names
 from ..data.loaders import READERS, load_arrays
 from ..fields import Forcing
 from ..model.forecaster import Assimilator
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         forecast = model.forecast(start, t, forcing=forcing, **how)
     table = forecast.reshape(len(t), -1).numpy()
-    names = list(model.names_ or (f"u{i}" for i in range(table.shape[1])))
+    names = component_names(model.names_, table.shape[1])
     arrays: dict[str, Any] = {"u": forecast.numpy()}
     ended = ~np.isfinite(table).all(1)
     if arguments.spread:

@@ -2,12 +2,12 @@
 
 import argparse
 
+from ..data import component_names
 from ..data.noise import NOISE_OF, noise_ratio, noise_table
 from ..weak.noise import estimate_noise
 from .common import (
     add_command,
     add_data_arguments,
-    component_names,
     print_table,
     read_data,
 )
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     ratio = noise_ratio(series.with_nan(), found.sigma)
     print(f"noise: {100 * ratio:.3g} % of {NOISE_OF['global_rms']}\n")
     header, rows = noise_table(
-        component_names(series),
+        component_names(series.names, series.state_shape.numel()),
         found.sigma,
         series.mean_and_spread()[1],
         found.reliable,

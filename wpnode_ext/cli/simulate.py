@@ -1,7 +1,6 @@
 """``wpnode simulate``: reference trajectories of known systems, with noise."""
 
 import argparse
-from collections.abc import Sized
 from dataclasses import fields
 from dataclasses import replace as changed
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..common.files import replacing, write_text
-from ..data import add_noise
+from ..data import add_noise, component_names
 from ..data.noise import NOISE_OF, noise_table
 from ..settings.config import paper_config
 from ..settings.text import unknown_key
@@ -104,7 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.noise:
         print(f"noise: {100 * arguments.noise:g} % of {NOISE_OF[arguments.mode]}\n")
         spread = clean[:n].flatten(1).std(0, correction=0)
-        header, rows = noise_table(_names(spread), sigma, spread)
+        header, rows = noise_table(component_names(None, len(spread)), sigma, spread)
         print_table(rows[:ROWS], header)
         print(f"... and {len(rows) - ROWS} more components\n" if rows[ROWS:] else "")
     if arguments.test:
@@ -132,13 +131,9 @@ def write(
             np.savez_compressed(file, v=v, u=u, t=t, dt=dt, sigma=sigma)
         return
     table = np.column_stack([t, v.reshape(len(v), -1)])
-    names = ["t", *_names(table[0, 1:])]
+    names = ["t", *component_names(None, table.shape[1] - 1)]
     with replacing(path) as file:
         np.savetxt(file, table, delimiter=",", header=",".join(names), comments="")
-
-
-def _names(state: Sized) -> list[str]:
-    return [f"u{i}" for i in range(len(state))]
 
 
 def _check_ending(path: Path) -> None:

@@ -5,7 +5,7 @@ from .grids import load_grid
 from .loaders import load_arrays, load_series
 from .make import Data, as_series, make_series
 from .noise import NoiseMode, add_noise, noise_level, noise_ratio
-from .series import Series, lay_end_to_end
+from .series import Series, component_names, lay_end_to_end
 from .tables import MissingName, load_csv
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Series",
     "add_noise",
     "as_series",
+    "component_names",
     "gaussian_grid",
     "incident_radiation",
     "lay_end_to_end",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import figures
 from ..common.files import read_json, write_text
-from ..data import Series
+from ..data import Series, component_names
 from ..data.noise import NOISE_OF, noise_ratio, noise_table
 from ..metrics import GoodnessOfFit
 from ..metrics.climate import Climate
@@ -268,7 +268,7 @@ def _show_noise(page: Page, series: Series) -> None:
     if not found.reliable.all():
         text += ", an upper bound: some components are not smooth from sample to sample"
     page.paragraph(text + ".")
-    names = _component_names(series.names, len(spread))
+    names = component_names(series.names, len(spread))
     header, rows = noise_table(names, found.sigma, spread, found.reliable)
     page.table(rows[:MOST_ROWS], header)
     if rows[MOST_ROWS:]:
@@ -292,7 +292,7 @@ def _show_refined(
         )
         return
     noise, bars = found.sigma.flatten(), found.std.flatten(1).square().mean(0).sqrt()
-    known = _component_names(names, len(noise))
+    known = component_names(names, len(noise))
     rows = [
         (name, f"{s:.4g}", f"{b:.3g}", f"{100 * b / s:.2g} %" if s > 0 else "")
         for name, s, b in zip(known, noise.tolist(), bars.tolist(), strict=True)
@@ -360,10 +360,6 @@ def _add_figure(
     """Puts a figure into the page, and into a file of ``figures/``."""
     figures.save_figure(figure, run.figures / f"{name}.png", dpi=150)
     page.figure(figure, caption)
-
-
-def _component_names(names: Names, count: int) -> list[str]:
-    return [f"u{i}" for i in range(count)] if names is None else list(names)
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
