@@ -20,7 +20,7 @@ def test_entries_are_found_in_the_order_they_were_added(shapes: Registry[int]) -
     assert "square" in shapes and "circle" not in shapes and 4 not in shapes
 
 
-def test_a_decorator_adds_what_it_decorates_and_leaves_it_alone() -> None:
+def test_a_decorator_adds_its_class_unchanged() -> None:
     kinds: Registry[type] = Registry("kind", "kinds")
 
     @kinds.register("own")

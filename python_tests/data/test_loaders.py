@@ -88,7 +88,7 @@ def test_cells_of_a_matlab_file_are_series_along_their_longest_axis() -> None:
     assert timed.dt == pytest.approx(0.001) and timed.lengths == (120, 100)
 
 
-def test_an_unclear_time_axis_is_asked_for(tmp_path) -> None:
+def test_an_unclear_time_axis_is_refused(tmp_path) -> None:
     path = tmp_path / "data.mat"
     savemat(path, {"v": np.ones((8, 6)), "dt": 1.0})
     with pytest.raises(ValueError, match="axis of 'v', shape .8, 6., is not clear"):

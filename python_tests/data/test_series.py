@@ -109,7 +109,7 @@ def test_times_in_single_precision_may_be_a_grid() -> None:
     assert make_series(t, t=t).dt == pytest.approx(0.01, rel=1e-6)
 
 
-def test_a_step_beside_times_must_be_theirs() -> None:
+def test_a_given_step_must_match_the_times() -> None:
     t = np.delete(0.1 * np.arange(30), [4, 5, 20])
     series = make_series(2 * t, dt=0.1, t=t)
     assert series.missing.nonzero().flatten().tolist() == [4, 5, 20]
@@ -117,7 +117,7 @@ def test_a_step_beside_times_must_be_theirs() -> None:
         make_series(2 * t, dt=0.2, t=t)
 
 
-def test_a_series_says_what_it_holds() -> None:
+def test_a_series_describes_its_samples() -> None:
     t = np.delete(0.1 * np.arange(30), [4, 5, 20])
     text = make_series(2 * t, t=t).describe()
     assert text == "30 samples, 0.1 apart, 3 of them missing"
@@ -161,7 +161,7 @@ def test_inputs_of_absent_samples_lie_between_their_neighbours() -> None:
     assert series.forcing.T.tolist() == [uneven.tolist(), [1.0, 2.0, 2.5, 5.0]]
 
 
-def test_a_plan_takes_what_the_series_gives() -> None:
+def test_a_series_gives_the_arguments_of_a_plan() -> None:
     rng = np.random.default_rng(0)
     parts = [rng.normal(size=(40, 2)), rng.normal(size=(30, 2))]
     parts[0][25] = NAN
@@ -238,7 +238,7 @@ def test_require_sees_borders_gaps_and_missing_samples() -> None:
         ({"v": [np.ones(5)] * 2, "dt": 1.0, "mask": [np.ones(5)]}, "list of 2 arrays"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_reason(arguments, words) -> None:
+def test_unusable_data_are_refused_with_the_reason(arguments, words) -> None:
     with pytest.raises(ValueError, match=words):
         make_series(**arguments)
 

@@ -84,7 +84,7 @@ def test_a_column_with_another_role_is_no_time(tmp_path) -> None:
     assert load_csv(path, dt=0.25, forcing=["t"]).names == ("x",)
 
 
-def test_a_column_may_tell_series_apart(tmp_path) -> None:
+def test_a_column_may_separate_series(tmp_path) -> None:
     rows = [f"{run},{t},{10 * t}" for t in range(4) for run in ("b", "a")]
     rows.append("b,4,40")
     series = load_csv(write(tmp_path, "run,t,x\n" + "\n".join(rows)), series="run")
@@ -122,7 +122,7 @@ def test_numbers_survive_to_the_last_digit(tmp_path) -> None:
         ("t,x\nyesterday,1\ntoday,2\nnow,3\n", {}, "numbers or ISO dates"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_reason(
+def test_unusable_data_are_refused_with_the_reason(
     tmp_path, text: str, options: dict, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):

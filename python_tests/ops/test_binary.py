@@ -84,7 +84,7 @@ def test_device_code_is_there_exactly_when_cuda_is_claimed() -> None:
     assert (".nv_fatbin" in sections) == wpnode_ext.build_info()["cuda"]
 
 
-def test_build_info_tells_how_the_module_was_built_and_what_runs_it() -> None:
+def test_build_info_describes_the_build_and_the_running_torch() -> None:
     info = wpnode_ext.build_info()
     assert info["torch_running"] == torch.__version__
     assert info["cuda_running"] == torch.version.cuda

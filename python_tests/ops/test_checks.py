@@ -151,7 +151,7 @@ def test_cuda_data_on_a_cpu_build_say_how_to_rebuild(monkeypatch):
         ),
     ],
 )
-def test_operators_name_what_does_not_fit(x, w, error, words):
+def test_operators_name_arguments_that_do_not_fit(x, w, error, words):
     with pytest.raises(error, match=words):
         ops.corr(x, w)
 

@@ -104,7 +104,7 @@ def test_segments_too_long_for_generated_weights_are_refused():
     ],
     ids=lambda options: ", ".join(options),
 )
-def test_a_plan_on_the_device_gives_what_it_gives_on_the_cpu(options, dtype):
+def test_plans_agree_on_the_cpu_and_the_device(options, dtype):
     v, f = torch.randn(2, 150, 3, dtype=dtype)
     tensors = {
         "t": irregular_times(150),

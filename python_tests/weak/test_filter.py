@@ -53,7 +53,9 @@ def test_filtering_twice_changes_nothing(p: int, ell: int, q: int) -> None:
 
 
 @pytest.mark.parametrize(("p", "ell", "q"), [(2, 10, 3), (8, 50, 8), (3, 30, 10)])
-def test_the_misfit_is_orthogonal_to_what_is_kept(p: int, ell: int, q: int) -> None:
+def test_the_misfit_is_orthogonal_to_the_filtered_series(
+    p: int, ell: int, q: int
+) -> None:
     _, v, _ = noisy(800)
     u = filter_series(v, p=p, ell=ell, q=q)
     # Orthogonal projection: |v|^2 = |u|^2 + |v - u|^2, Pythagoras.

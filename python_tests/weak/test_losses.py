@@ -50,7 +50,7 @@ def test_true_field_has_no_weak_residual():
     assert relative_residual(u, lorenz63_field(u), dt=0.01) < 1e-9
 
 
-def test_second_order_systems_have_none_either():
+def test_a_straight_line_has_no_residual_of_second_order():
     t = torch.arange(400, dtype=F64) * 0.02
     u, acceleration = torch.cos(t), -torch.cos(t)
     assert relative_residual(u, acceleration, dt=0.02, d=2) < 1e-9

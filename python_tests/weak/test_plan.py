@@ -93,7 +93,7 @@ def test_plan_computes_the_left_hand_side_once(monkeypatch):
 
 
 @pytest.mark.parametrize("lengths", [None, [70, 80]])
-def test_generated_weights_give_what_stored_ones_give(lengths, dtype, tolerance):
+def test_generated_and_stored_weights_agree(lengths, dtype, tolerance):
     t = torch.cumsum(torch.linspace(0.1, 0.2, 150, dtype=F64), 0)
     v, f = torch.randn(2, 150, 3, dtype=dtype)
     options = {"t": t, "ell": 10, "rule": "linear", "lengths": lengths}

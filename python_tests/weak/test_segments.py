@@ -98,7 +98,7 @@ def test_count_is_the_number_of_starts(n, ell, q):
     assert is_uniform(starts, n, ell, q)
 
 
-def test_a_gap_is_three_median_steps_unless_said_otherwise():
+def test_a_gap_is_three_median_steps_by_default():
     t = torch.cat([torch.arange(20.0), 21.5 + torch.arange(20.0)])
     assert len(segment_starts(40, 4, 1, t=t)) == 36
     assert len(segment_starts(40, 4, 1, t=t, max_gap=2.0)) == 32
@@ -108,7 +108,7 @@ def test_a_gap_is_three_median_steps_unless_said_otherwise():
     assert gap_free_runs(6, t=uneven) == [(0, 4), (4, 6)]
 
 
-def test_the_step_from_one_series_to_the_next_is_no_step() -> None:
+def test_steps_between_series_are_left_out() -> None:
     # The second series begins earlier than the first ends; its steps are twice as long.
     t = torch.tensor([0.0, 1.0, 2.0, 3.0, 1.0, 3.0, 5.0, 12.0])
     assert gap_free_runs(8, lengths=[4, 4], t=t) == [(0, 4), (4, 7), (7, 8)]
@@ -130,7 +130,7 @@ def test_times_must_be_as_many_as_samples(n) -> None:
         (50, 0, "`q` must be an integer >= 1; got 0."),
     ],
 )
-def test_layouts_that_make_no_sense_are_refused(ell, q, words):
+def test_invalid_layouts_are_refused(ell, q, words):
     with pytest.raises(ValueError, match=words):
         segment_starts(100, ell, q)
 

@@ -37,7 +37,7 @@ def test_the_risk_is_the_squared_error_in_units_of_the_noise() -> None:
         assert row.risk == pytest.approx(exact, abs=0.03)
 
 
-def test_the_choice_says_what_it_was_made_from() -> None:
+def test_the_choice_has_its_table() -> None:
     v, _ = add_noise(lorenz63(10_000, 0.01)[:3000], 0.05, seed=5)
     choice = select_weak_form(v, dt=0.01, p=(8,), ell=(24, 50))
     assert choice.window == pytest.approx(0.01 * choice.ell)
