@@ -93,15 +93,9 @@ class Setting:
         return preset(self.system)
 
 
-def weak_form(system: str) -> dict[str, int]:
-    """The paper's p, ell and q."""
-    listed = preset(system)
-    return {"p": listed.p, "ell": listed.ell, "q": listed.q}
-
-
-_L96 = weak_form("lorenz96")
-_KS = {"coordinates": "fourier", **weak_form("kuramoto_sivashinsky")}
-WAVES = {"symmetry": "shifts + odd_mirror", **_KS}
+_L96 = preset("lorenz96").weak_form
+_KS = {"coordinates": "fourier", **preset("kuramoto_sivashinsky").weak_form}
+WAVES = {"symmetry": preset("kuramoto_sivashinsky").structure["symmetry"], **_KS}
 # Steep features, which the rows had before the evidence chose their steepness: a fit
 # for each steepness would take as long again.
 _RING = {"field": {"kind": "ring", "steepness": 1.0}}

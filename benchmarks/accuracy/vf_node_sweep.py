@@ -43,7 +43,7 @@ def run(job: tuple, epochs: int) -> tables.Row:
     """Trains and judges one model."""
     smoothing, basis, draw = job
     listed = preset("lorenz63")
-    series, reference = Protocol(system=listed.name).data(Job("vf_node", NOISE, draw))
+    series, reference = Protocol(system="lorenz63").data(Job("vf_node", NOISE, draw))
     began = time.process_time()
     model = VFNODE(
         smoothing=smoothing, basis=basis, segment=None, epochs=epochs, seed=3000 + draw

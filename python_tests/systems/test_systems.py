@@ -14,6 +14,7 @@ from wpnode_ext.systems import (
     KuramotoSivashinsky,
     Lorenz63,
     Lorenz96,
+    Preset,
     System,
     preset,
 )
@@ -186,6 +187,18 @@ def test_presets_are_the_rows_of_the_paper() -> None:
     assert preset("l96").computed_lyapunov_exponent > 2.2
     with pytest.raises(ValueError, match="`name` must be one of lorenz63"):
         preset("lorentz")
+
+
+def test_a_system_from_outside_is_one_entry() -> None:
+    PRESETS.add("quiet_ring", Preset(Lorenz96(d=6, forcing=0.0), 100, 0.1))
+    try:
+        found = preset("quiet_ring")
+        assert found.weak_form == {"p": 8, "ell": 50, "q": 2}
+        assert found.system.simulate(5, found.dt).shape == (5, 6)
+        with pytest.raises(ValueError, match=r"`name` must .*mean 'quiet_ring'\?"):
+            preset("quiet_rings")
+    finally:
+        PRESETS.remove("quiet_ring")
 
 
 @pytest.mark.slow

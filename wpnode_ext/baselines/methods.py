@@ -20,17 +20,6 @@ from .vf_node import VFNODE
 from .weak_sindy import WeakSINDy, WENDy
 from .wkrr import WKRR
 
-# Structure that the closed form is given for the paper's systems: one map for all
-# sites; waves, and the symmetries of the equation on a ring.
-_STRUCTURE: dict[str, dict[str, Any]] = {
-    "lorenz96": {"field": "ring"},
-    "kuramoto_sivashinsky": {
-        "field": "library",
-        "coordinates": "fourier",
-        "symmetry": "shifts + odd_mirror",
-    },
-}
-
 
 @dataclass(frozen=True)
 class OwnMethod:
@@ -48,10 +37,9 @@ class OwnMethod:
     ) -> WPNODE:
         settings: dict[str, Any] = {"seed": seed, "method": self.method}
         if self.method == "closed_form":
-            if system in _STRUCTURE:
-                listed = preset(system)
-                weak = {"p": listed.p, "ell": listed.ell, "q": listed.q}
-                settings |= _STRUCTURE[system] | weak
+            listed = None if system is None else preset(system)
+            if listed is not None and listed.structure:
+                settings |= {**listed.structure, **listed.weak_form}
         elif system is not None:
             config = paper_config(system, self.method)
             # With one step a sample its losses agree with those of dopri5 to eight

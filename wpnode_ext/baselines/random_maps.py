@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..closed_form.rows import Gram, Rows, Spectrum, Triangle
 from ..data import Series
 from ..fields import RingGroups, hit_and_run
+from ..systems import preset
 from ..training import ForecastValidation
 from ..weak.segments import window_starts
 from .base import Learned, judge_of
@@ -26,12 +27,6 @@ from .maps import MapBaseline
 _BLOCK = 1 << 23
 # Rows to which a fitted layer is applied at a time.
 _CHUNK = 4096
-# Groups of the paper of the method on rings of alike sites, and the noise that
-# stabilises the maps of Kuramoto-Sivashinsky.
-_RINGS: dict[str, dict[str, Any]] = {
-    "lorenz96": {"group": 2, "reach": 2},
-    "kuramoto_sivashinsky": {"group": 8, "reach": 1, "jitter": 1e-3},
-}
 
 
 class RandomFeatureMap(nn.Module):
@@ -190,7 +185,7 @@ class RFM(MapBaseline):
 
     @classmethod
     def _settings_for(cls, system: str) -> dict[str, Any]:
-        return _RINGS.get(system, {})
+        return dict(preset(system).groups)
 
     @classmethod
     def _build(cls, recipe: dict[str, Any]) -> RandomFeatureMap:

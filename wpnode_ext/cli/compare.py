@@ -231,7 +231,7 @@ def _protocol_of_system(
     listed = preset(arguments.data)
     exponent = arguments.lyapunov or listed.lyapunov_exponent
     return Protocol(
-        system=listed.name,
+        system=arguments.data,
         samples=arguments.samples,
         lyapunov_exponent=exponent,
         threshold=arguments.threshold or listed.threshold,

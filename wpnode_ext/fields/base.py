@@ -192,6 +192,11 @@ class FarField(nn.Module):
         return self.field(t, u.to(there)).to(u.device)
 
 
+def takes_inputs(field: object) -> Field | None:
+    """`field` if it is a :class:`Field`, which looks up its inputs, else None."""
+    return field if isinstance(field, Field) else None
+
+
 def forcing_dim_of(field: FieldFunction | nn.Module) -> int:
     """Number of inputs of a field; 0 for functions and modules of other kinds."""
     return getattr(field, "forcing_dim", 0)
@@ -203,33 +208,36 @@ def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
     Raises:
         TypeError: the field takes no inputs.
     """
+    own = takes_inputs(field)
     if forcing is None:
         return
-    if not isinstance(field, Field):
+    if own is None:
         raise TypeError(
             "`forcing` needs a field that takes inputs (a subclass of "
             f"wpnode_ext.fields.Field); got {type(field).__name__}."
         )
-    field.forcing = forcing
+    own.forcing = forcing
 
 
 @contextmanager
 def attached(field: nn.Module, forcing: Forcing | None) -> Iterator[None]:
     """Sets the input of a field inside the block, and the previous one after it."""
-    before = field.forcing if isinstance(field, Field) else None
+    own = takes_inputs(field)
+    before = None if own is None else own.forcing
     attach_forcing(field, forcing)
     try:
         yield
     finally:
-        if isinstance(field, Field):
-            field.forcing = before
+        if own is not None:
+            own.forcing = before
 
 
 def without_forcing(field: nn.Module) -> nn.Module:
     """A copy of a field that has no input yet."""
     copied = deepcopy(field)
-    if isinstance(copied, Field):
-        copied.forcing = None
+    own = takes_inputs(copied)
+    if own is not None:
+        own.forcing = None
     return copied
 
 
@@ -239,7 +247,7 @@ def time_for(field: FieldFunction, t: Tensor, u: Tensor) -> Tensor:
     Only fields that look up a forcing take float64; elsewhere such times would turn
     float32 states into float64.
     """
-    return t if isinstance(field, Field) else t.to(u.dtype)
+    return t.to(u.dtype) if takes_inputs(field) is None else t
 
 
 def call_field(field: FieldFunction, t: Tensor, u: Tensor) -> Tensor:

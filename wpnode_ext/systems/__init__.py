@@ -3,8 +3,7 @@
 from .base import System
 from .dysts import DystsSystem, dysts_names, from_dysts
 from .kuramoto_sivashinsky import KuramotoSivashinsky
-from .lorenz63 import Lorenz63
-from .lorenz96 import Lorenz96
+from .lorenz import Lorenz63, Lorenz96
 from .presets import NOISE_RATIOS, PRESETS, Preset, preset
 
 __all__ = [

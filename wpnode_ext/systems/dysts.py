@@ -1,6 +1,5 @@
 """The chaotic systems of the package dysts, as systems of this one."""
 
-import difflib
 import warnings
 from importlib import import_module
 from typing import Any
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..common.registry import suggestion
 from .base import System
 
 # Size of the random change of dysts' own start, in standard deviations, and the time in
@@ -92,11 +92,9 @@ def from_dysts(
     flows = _flows()
     names = _names(flows)
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.3)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
             f"`name` must be one of the {len(names)} systems of dysts; got {name!r}."
-            f"{hint}"
+            f"{suggestion(name, names)}"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
