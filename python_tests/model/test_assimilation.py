@@ -46,10 +46,10 @@ def test_starts_are_spread_as_far_as_they_err(model, truth) -> None:
     torch.testing.assert_close(model.draw_starts(v, DT, at=at, seed=3), starts)
 
 
-def test_members_that_hardly_err_are_told_apart_by_their_fields(
+def test_starts_of_members_differ_by_their_fields_not_by_process_noise(
     model, truth, monkeypatch
 ) -> None:
-    """Not by process noise, which the data show to be next to nothing."""
+    """The data show process noise to be negligible."""
     v, at = truth[1][N:], torch.arange(300, 2800, 500)
     starts = model.draw_starts(v, DT, at=at)
     monkeypatch.setattr(evidence, "likely_process_noise", lambda problem, x: 30.0)
@@ -111,7 +111,9 @@ def test_waves_that_are_left_out_have_no_errors() -> None:
     assert waves[..., ~kept].max() < 1e-6
 
 
-def test_what_cannot_be_estimated_is_refused(model, truth) -> None:
+def test_states_of_other_shapes_and_of_models_with_inputs_are_refused(
+    model, truth
+) -> None:
     with pytest.raises(ValueError, match=r"states of shape \[3\]; got \[2\]"):
         model.estimate_states(truth[1][:100, :2], DT)
     with pytest.raises(ValueError, match="`at` must lie in 0 .. 99"):

@@ -107,7 +107,7 @@ def test_files_that_hold_no_model_are_named_as_such(fitted, tmp_path) -> None:
         load(tmp_path / "absent.pt")
 
 
-def test_a_field_of_ones_own_is_trained_saved_and_given_back(tmp_path) -> None:
+def test_a_users_own_field_is_trained_saved_and_given_back(tmp_path) -> None:
     class Linear(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Files of models: what the settings can rebuild, and what they cannot."""
+"""Files of models: fields that settings rebuild, and fields that the user gives."""
 
 from typing import Any
 
@@ -29,7 +29,9 @@ def test_another_activation_is_not_rebuilt_as_the_one_of_the_settings(tmp_path) 
     assert torch.equal(again.forecast(U0, TIMES), model.forecast(U0, TIMES))
 
 
-def test_what_only_the_values_tell_makes_a_field_ones_own(tmp_path) -> None:
+def test_a_field_whose_values_differ_from_the_settings_is_the_users_own(
+    tmp_path,
+) -> None:
     field = MLPField(2, (16,))
     field.net[1] = torch.nn.GELU(approximate="tanh")
     trained(field=field).save(tmp_path / "own.pt")
@@ -45,7 +47,7 @@ def test_a_module_that_the_settings_describe_needs_not_be_given(tmp_path) -> Non
 
 
 def test_offsets_of_a_ring_are_in_the_file(tmp_path) -> None:
-    """Those of the settings are others: the weights alone must tell."""
+    """The settings describe other values: the weights alone show the difference."""
     settings = FieldConfig(kind="ring_library", offsets=[-1, 0, 1])
     config = small_config("closed_form", field=settings)
     own = RingField(LibraryField(3, 2, outputs=1), 4, offsets=(0, 1, 2))

@@ -15,7 +15,7 @@ def growth(n: int) -> torch.Tensor:
     return (1000 / (1 + 999 * torch.exp(-t)))[:, None]
 
 
-def test_what_grows_from_a_small_start_has_not_diverged() -> None:
+def test_a_state_that_grows_from_a_small_start_has_not_diverged() -> None:
     u = growth(150)
     model = WPNODE(field="library", method="closed_form", refine=False).fit(u, DT)
     forecast = model.forecast(u[0], DT * torch.arange(150))

@@ -1,4 +1,4 @@
-"""Files of models and checkpoints that were changed are refused, and nothing else."""
+"""Altered files of models and checkpoints are refused; whole ones are read."""
 
 import copy
 import math
@@ -78,7 +78,7 @@ def read(path: Path, kind: str) -> None:
 
 
 def refused(path: Path, kind: str) -> bool:
-    """Whether a file is refused; any other error than the right one is an error."""
+    """True if a file is refused with the right error."""
     try:
         read(path, kind)
     except CheckpointError as error:

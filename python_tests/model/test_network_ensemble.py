@@ -39,7 +39,9 @@ def fitted(run) -> WPNODE:
     return WPNODE(config=config(), ensemble=4).fit(noisy(), DT, run=run)
 
 
-def test_members_are_networks_whose_forecasts_part(fitted, tmp_path) -> None:
+def test_members_are_networks_whose_forecasts_diverge_from_one_another(
+    fitted, tmp_path
+) -> None:
     assert len(fitted.members_) == 4
     firsts = [next(m.parameters()) for m in (fitted.field_, *fitted.members_)]
     assert all(not torch.equal(firsts[0], other) for other in firsts[1:])

@@ -67,7 +67,7 @@ def rms(x: torch.Tensor) -> float:
     return x.square().mean().sqrt().item()
 
 
-def test_states_are_refined_and_told_in_physical_space() -> None:
+def test_refined_states_are_in_the_units_of_the_data() -> None:
     clean, _ = waves()
     model = fitted()
     assert isinstance(model.field_, EquivariantField)
@@ -122,7 +122,7 @@ def test_samples_with_a_missing_entry_are_left_out_of_the_coordinates() -> None:
     torch.testing.assert_close(lengths[:, 0], lengths[:, 1])
 
 
-def test_what_is_not_orthogonal_or_not_in_families_is_left_to_the_data() -> None:
+def test_only_orthogonal_groups_and_families_restrict_a_field() -> None:
     stretch = torch.tensor([[0.0, 2.0], [0.5, 0.0]], dtype=torch.float64)
     field = LibraryField(2, 2, dtype=torch.float64)
     maps = Symmetry([stretch])

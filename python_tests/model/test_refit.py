@@ -1,4 +1,4 @@
-"""A second fit, a fit that is given up, and arguments that are not heeded."""
+"""A second fit, a fit that is given up, and arguments that are not used."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_a_field_that_is_given_up_leaves_nothing_behind(tmp_path) -> None:
     assert kept.solved_.complaint and folder.states.exists()
 
 
-def test_the_closed_form_says_what_it_does_not_heed() -> None:
+def test_the_closed_form_names_arguments_it_does_not_use() -> None:
     model = WPNODE(config=settings(), scaler="minmax", refine=False)
     model.fit(noisy(), DT, validation=make_series(noisy(), dt=DT))
     assert "zero mean and unit spread, not by `scaler='minmax'`" in model.why_

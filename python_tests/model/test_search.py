@@ -68,7 +68,7 @@ def test_fewer_features_are_enough_where_noise_hides_their_error() -> None:
     assert much.config.field.features < little.config.field.features
 
 
-def test_without_noise_the_weak_residual_tells() -> None:
+def test_without_noise_the_weak_residual_decides() -> None:
     few, _ = searched(0.0, settings(4))
     assert few.evidence is None and few.lacks > 1.0
     many, said = searched(0.0, settings(4, 3))
@@ -76,7 +76,7 @@ def test_without_noise_the_weak_residual_tells() -> None:
     assert any("8 random features are taken" in line for line in said)
 
 
-def test_what_more_features_do_not_explain_does_not_grow() -> None:
+def test_features_are_not_doubled_where_more_explain_no_more() -> None:
     """Two frequencies in one variable: no field of it follows both."""
     t = DT * torch.arange(N, dtype=torch.float64)
     v = ((3 * t).sin() + (7.3 * t).sin())[:, None]
@@ -111,7 +111,7 @@ FAILS = "not finite"
         ({0.1: 0.0, 0.3: -5.0}, 0.1, 2),
         ({0.1: 0.0, 0.3: 5.0, 1.0: 3.0}, 0.3, 3),
         ({0.1: 0.0, 0.3: 5.0, 1.0: 9.0}, 1.0, 3),
-        # Where nothing tells, features are steep.
+        # Without evidence features are steep.
         ({0.1: None, 1.0: None}, 1.0, 2),
         # Too many unknowns to compare.
         ({0.1: 0.0, 0.3: None}, 0.1, 2),
@@ -158,7 +158,7 @@ def test_doublings_that_cannot_be_judged_are_said_to_be() -> None:
     assert "random features are not doubled: their evidence is not known" in said
 
 
-def test_where_nothing_tells_features_are_steep() -> None:
+def test_without_evidence_features_are_steep() -> None:
     for ratio, more in ((0.0, {}), (0.1, {"refine": False})):
         found, _ = searched(ratio, settings(20, 2, None, **more))
         assert found.config.field.steepness == 1.0 and found.evidence is None

@@ -28,7 +28,7 @@ def trained_on(v: torch.Tensor, config: TrainConfig) -> tuple[Scaler, torch.Tens
     return data.scaler, records(data, choice, torch.float32)[0].v
 
 
-def test_a_ring_of_ones_own_fits_data_that_a_ring_made() -> None:
+def test_a_users_own_ring_fits_data_that_a_ring_made() -> None:
     field = RingField(LibraryField(4, 2, outputs=1), 8, offsets=(-2, -1, 0, 1))
     model = WPNODE(field=field, method="closed_form", refine=False).fit(ring(), DT)
     assert model.scaler_.scale.numel() == 1

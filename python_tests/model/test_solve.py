@@ -135,7 +135,7 @@ def test_the_choice_of_method_has_a_reason(change, method: str, why: str) -> Non
     assert choose_method(series, TrainConfig(), own)[0] == "wp"
 
 
-def test_errors_that_are_nothing_beside_the_signal_are_no_complaint(fitted) -> None:
+def test_errors_much_smaller_than_the_signal_are_no_complaint(fitted) -> None:
     found = fitted.solved_.refinement
     missed = replace(found, history=[replace(found.history[-1], held_out=5.0)])
     data, limits = fitted.solved_.series, fitted.config_.closed_form
@@ -153,7 +153,7 @@ def test_data_without_noise_are_fitted_with_all_digits(monkeypatch) -> None:
         assert model.solved_.fit.accumulate == expected
 
 
-def test_intervals_of_ensembles_hold_what_they_promise() -> None:
+def test_intervals_of_ensembles_have_their_nominal_coverage() -> None:
     # Records of the same oscillator: forecasts from their last refined states.
     step = 4
     t = step * DT * torch.arange(15, dtype=torch.float64)
@@ -189,7 +189,7 @@ def test_intervals_of_ensembles_hold_what_they_promise() -> None:
     assert 0.72 <= torch.stack(seen).mean() <= 0.88
 
 
-def test_blocks_are_resampled_where_nothing_else_tells_the_spread() -> None:
+def test_blocks_are_resampled_where_there_is_no_distribution() -> None:
     settings = config()
     settings.refine = False
     model = WPNODE(config=settings, ensemble=12).fit(noisy()[1], DT)
@@ -236,7 +236,7 @@ def test_a_component_that_never_changes_is_no_obstacle() -> None:
     assert (model.states_[:, 2] - 7.0).abs().max() < 1e-2
 
 
-def test_statistics_of_an_ensemble_leave_out_what_diverged() -> None:
+def test_statistics_of_an_ensemble_leave_out_members_that_diverged() -> None:
     members = torch.arange(5.0).double()[:, None, None].expand(5, 3, 1).clone()
     members[4, 2] = float("nan")
     found = EnsembleForecast(members, torch.arange(3).double())

@@ -1,4 +1,4 @@
-"""Verdicts: what is good, what is of some use, and what must not pass as either."""
+"""Verdicts: fields that are good, usable, or not to be used."""
 
 import math
 import warnings

@@ -32,12 +32,12 @@ def test_settings_are_taken_from_dicts_as_from_the_command() -> None:
         (["weak.ell=40"], TypeError, "`config` must be a TrainConfig, or a dict"),
     ],
 )
-def test_settings_that_are_none_say_what_is_wanted(config, error, words) -> None:
+def test_wrong_settings_are_answered_with_the_rule(config, error, words) -> None:
     with pytest.raises(error, match=words):
         WPNODE(config=config)
 
 
-def test_presets_hold_what_the_paper_lists_for_each_system() -> None:
+def test_presets_hold_the_values_of_the_paper_for_each_system() -> None:
     found = {
         (name, method): paper_config(name, method)
         for name in ("l63", "l96", "ks")
@@ -103,7 +103,7 @@ def test_each_method_has_the_settings_the_paper_lists(
     assert (strong.solver, strong.rtol, strong.atol) == ("dopri5", 1e-6, 1e-6)
 
 
-def test_what_the_user_sets_is_not_replaced() -> None:
+def test_settings_of_the_user_are_not_replaced() -> None:
     config = load(
         TrainConfig, None, ["method=strong", "strong.window=6", "optim.epochs=2"]
     )

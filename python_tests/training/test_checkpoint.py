@@ -9,7 +9,7 @@ from training_cases import small_field
 from wpnode_ext.training import CheckpointError, checkpoint
 
 
-def test_what_is_saved_comes_back(tmp_path) -> None:
+def test_a_saved_state_is_read_back(tmp_path) -> None:
     state = {"a": torch.arange(3), "b": [1, 2.5, "x", None, True], "c": {"d": (1, 2)}}
     checkpoint.save(tmp_path / "deep" / "file.pt", "test", state)
     back = checkpoint.load(tmp_path / "deep" / "file.pt", "test")

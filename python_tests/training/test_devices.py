@@ -77,7 +77,7 @@ def test_the_closed_form_says_that_it_leaves_the_device_alone() -> None:
     assert model.scaler_device().type == "cpu"
 
 
-def test_what_a_symmetric_field_remembers_does_not_outlive_a_move() -> None:
+def test_a_symmetric_field_drops_its_caches_when_it_is_moved() -> None:
     maps = torch.stack([torch.eye(2), -torch.eye(2)]).double()
     field = EquivariantField.of(LibraryField(2, 3, dtype=torch.float64), maps)
     u = torch.randn(4, 2, dtype=torch.float64)

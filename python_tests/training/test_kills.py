@@ -1,4 +1,4 @@
-"""Runs that are killed at any moment are resumed, or started, as if nothing was."""
+"""Runs that are killed at any moment are resumed, or started, to the same bits."""
 
 import multiprocessing
 import os
@@ -82,7 +82,7 @@ def write_data(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory) -> Callable[[str], dict[str, torch.Tensor]]:
-    """The weights a run ends with that nothing disturbs."""
+    """The weights at the end of an undisturbed run."""
     place = tmp_path_factory.mktemp("whole")
     write_data(place)
     found: dict[str, dict[str, torch.Tensor]] = {}
@@ -106,7 +106,7 @@ def whole(folder, known) -> Callable[[str], dict[str, torch.Tensor]]:
 
 
 def go_on(case: str, name: str, weights: dict[str, torch.Tensor]) -> None:
-    """Resumes or starts what was killed; it ends like a run that was not."""
+    """Resumes or starts a killed run; it ends with the bits of an undisturbed one."""
     run = Path("runs") / name
     there = (run / "config.yaml").exists()
     again = ["train", "-q", "--resume", str(run)] if there else command(case, name)

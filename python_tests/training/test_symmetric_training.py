@@ -165,7 +165,7 @@ def violation(model: WPNODE, u: Tensor) -> float:
 
 
 @pytest.mark.parametrize("method", ["wp", "weak", "strong"])
-def test_a_network_learns_the_symmetry_it_was_told(method: str) -> None:
+def test_a_network_learns_its_declared_symmetry(method: str) -> None:
     u = one_well()
     found = []
     for symmetry in (None, "-,-"):

@@ -39,7 +39,7 @@ class EnsembleForecast:
         """Spread of the members that have not diverged; NaN of fewer than two."""
         seen = (~self.members.isnan()).sum(0)
         square = (self.members - self.mean).square().nansum(0)
-        # Of fewer than two members nothing can be told.
+        # One member has no spread.
         return torch.where(seen > 1, (square / (seen - 1)).sqrt(), torch.nan)
 
     def interval(
@@ -48,8 +48,8 @@ class EnsembleForecast:
         """Ends of the central interval that holds a further member with chance `level`.
 
         Quantiles of the M members themselves would hold it less often, by a factor of
-        ``(M - 1) / (M + 1)``. Few members cannot tell wide intervals: beyond a level
-        of that size the ends are those of all members.
+        ``(M - 1) / (M + 1)``. Few members hold no wide
+        intervals: beyond a level of that size the ends are those of all members.
 
         Args:
             level: between 0 and 1.

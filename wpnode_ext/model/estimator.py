@@ -43,7 +43,7 @@ class WPNODE(Assimilator):
         method: "wp" (weak penalty, the paper's), "weak" or "strong", trained by
             gradients; "closed_form", solved by least squares and refined together with
             the states; "auto", the default, takes one of them, see `why_`.
-        field: what is trained: "mlp" (the paper's 2 x 200 network), "conv" (a local
+        field: the field to train: "mlp" (the paper's 2 x 200 network), "conv" (a local
             map shared by a ring of sites), "features" (random features), "library"
             (polynomials), "ring" and "ring_library" (either, as a local map shared by
             a ring of sites), or a module or function ``field(t, u)`` of your own, in
@@ -216,7 +216,7 @@ class WPNODE(Assimilator):
         return Run(folder, resume, group, self.verbose)
 
     def _keep(self, learned: Learned, data: Prepared, choice: Choice, run: Run) -> None:
-        """Takes over what was learned; warns of a model that should not be used."""
+        """Takes over the learned field; warns of a model that should not be used."""
         config, series = learned.config, data.series
         self._set_model(
             learned.field, learned.scaler, data.forcing_scaler, config, series

@@ -30,7 +30,7 @@ PROBES = 16
 
 
 class _Model(Protocol):
-    """What is written; see :class:`wpnode_ext.model.forecaster.Forecaster`."""
+    """Attributes of a model that its file holds."""
 
     field_: nn.Module
     scaler_: Scaler
@@ -69,7 +69,7 @@ def data_entries(model: _OfData) -> dict[str, Any]:
 
 
 def restore_data(model: _OfData, state: dict[str, Any]) -> Scaler:
-    """Sets what :func:`data_entries` wrote, and returns the scaler of the state."""
+    """Sets the attributes of :func:`data_entries`; returns the scaler of the state."""
     model.state_shape_ = tuple(state["state_shape"])
     model.dt_ = state["dt"]
     model.names_ = None if state["names"] is None else tuple(state["names"])
@@ -167,7 +167,7 @@ def _can_rebuild(model: _Model) -> bool:
         twin.double().load_state_dict(checkpoint.weights_of(field))
     except RuntimeError:
         return False
-    # What else a constructor was given shows in the values alone.
+    # Further arguments of a constructor show in the values alone.
     u = torch.randn(PROBES, *shape, generator=generator)
     x = torch.randn(PROBES, inputs, generator=generator) if inputs else None
     return torch.allclose(_values(field, u, x), _values(twin, u, x), equal_nan=True)
@@ -253,7 +253,7 @@ def check_field_size(
     """Raises ValueError if a field would have far more numbers than a file has.
 
     Args:
-        config: what the field is made from.
+        config: settings of the field.
         shape: of its states.
         forcing_dim: inputs.
         stored: numbers in the file.

@@ -101,7 +101,7 @@ class Forecaster:
         forcing: Array | Forcing | None = None,
         **options: Any,
     ) -> RolloutResult:
-        """:meth:`forecast` of a batch, with what is known of members that diverged."""
+        """:meth:`forecast` of a batch, with the times at which members diverged."""
         self._check_fitted()
         times = as_float64(t, "t")
         inputs = inputs_at(forcing, times, self.forcing_scaler_)
@@ -118,7 +118,7 @@ class Forecaster:
         seed: int = 0,
         **options: Any,
     ) -> EnsembleForecast:
-        """Forecasts by every member, whose spread tells the error to be expected.
+        """Forecasts by every member; their spread estimates the error.
 
         Args:
             u0, t: as in :meth:`forecast`; or for each of the M members a batch of its
@@ -200,7 +200,7 @@ class Forecaster:
     def goodness_of_fit(
         self, v: Data, dt: float | None = None, **options: Any
     ) -> GoodnessOfFit:
-        """How well the field explains observations, told without a reference.
+        """How well the field explains observations, without a reference trajectory.
 
         Args:
             v: noisy observations at equal distances, as in :meth:`WPNODE.fit`.
@@ -275,9 +275,9 @@ class Forecaster:
         return batched, start.to(self.scaler_device())
 
     def _bound(self, u: Float[Tensor, "..."]) -> float:
-        """Size from which a forecast has diverged: far from all states that are known.
+        """Size from which on a forecast has diverged: far from all known states.
 
-        The start alone does not tell: what grows may begin small.
+        The start alone gives no such size: a growing state may begin small.
         """
         known = u[u.isfinite()].abs().max().item() if u.isfinite().any() else 0.0
         size = (self.scaler_.shift.abs() + self.scaler_.scale).max().item()
@@ -320,7 +320,7 @@ PROCESS_NOISE = 0.1
 
 
 class Assimilator(Forecaster):
-    """A model that can tell states from observations it was not fitted to."""
+    """A model that estimates states from observations it was not fitted to."""
 
     def estimate_states(
         self,
@@ -368,8 +368,8 @@ class Assimilator(Forecaster):
         """States to forecast from, one for each member of the ensemble.
 
         Every member smooths the observations around a sample with its own field and
-        takes one draw of what they leave open: the correlations of the errors, between
-        components and with the field, are those of the data.
+        draws a state from the distribution that they leave: the errors of the draws are
+        correlated, between components and with the field, as those of the data.
         ``forecast_ensemble(model.draw_starts(v, dt), t)`` forecasts from the end.
 
         Args:

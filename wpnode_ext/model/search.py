@@ -134,7 +134,10 @@ class _Search:
         """Whether a fit takes the place of another one; the log has the reason."""
         complaint = other.complaint
         if bool(complaint) != bool(best.complaint):
-            better, reason = not complaint, complaint or "nothing speaks against them"
+            better, reason = (
+                not complaint,
+                complaint or "there is no complaint about them",
+            )
         elif best.lacks > 0:
             better = other.lacks < best.config.closed_form.doubling_gain * best.lacks
             reason = f"{other.lacks / best.lacks:.2g} of what was left over"

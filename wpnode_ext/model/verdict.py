@@ -33,33 +33,63 @@ if TYPE_CHECKING:
 
 Grade = Literal["good", "usable", "do not use"]
 
-# Share of the squared error of the better trivial forecast that a field must save: to
-# be of use, and to be good.
-OF_USE, GOOD = 0.1, 0.5
-# Squared errors count up to this many variances: one lost forecast is only lost.
-LOST = 10.0
-# Share of the long forecasts that must stay in the range of the data, and how many half
-# widths from its middle that range reaches.
-MOST, REACH = 0.95, 3.0
-# Share of held-out values outside of what was trained on, and share of the spread of
-# the training data, beyond and below which held-out data judge no forecast.
-OUTSIDE, AT_REST = 0.2, 0.01
-# Squared residuals in units of what noise makes of them, and the p-value of whiteness.
-NOISE_LIKE, WHITE = (0.5, 2.0), 0.01
-# Tolerance of long forecasts, of which only the range counts.
-RTOL = 1e-6
-# Numbers computed at a time: short and long forecasts are fewer for large states.
-NUMBERS = 200_000
-STARTS, LEADS, LONG_STARTS, LONG_STEPS = 64, 500, 16, 1000
+
+@dataclass(frozen=True)
+class Criteria:
+    """Limits of the grades, and the amount of data behind them.
+
+    Attributes:
+        of_use, good: share of the squared error of the better trivial forecast that a
+            field must save to be of use, and to be good.
+        lost: squared errors count up to this many variances, so that one lost forecast
+            does not outweigh all others.
+        bounded: share of the long forecasts that must stay in the range of the data.
+        reach: half widths from its middle that this range extends.
+        outside: share of held-out values beyond the range of the training data from
+            which on forecasts of them are extrapolations.
+        at_rest: share of the variance of the training data below which held-out data
+            judge no forecast.
+        noise_like: range of squared residuals, in units of those of noise, that noise
+            explains.
+        white: smallest p-value of residuals that count as white.
+        rtol: tolerance of long forecasts, of which only the range counts.
+        numbers: computed at a time; forecasts of large states are fewer and shorter.
+        starts, leads: number of short forecasts and most samples of one.
+        long_starts, long_steps: the same of long forecasts.
+        fraction: share of the data that forecasts are compared with where the settings
+            hold out none.
+        residual_samples: most samples whose residuals are computed.
+    """
+
+    of_use: float = 0.1
+    good: float = 0.5
+    lost: float = 10.0
+    bounded: float = 0.95
+    reach: float = 3.0
+    outside: float = 0.2
+    at_rest: float = 0.01
+    noise_like: tuple[float, float] = (0.5, 2.0)
+    white: float = 0.01
+    rtol: float = 1e-6
+    numbers: int = 200_000
+    starts: int = 64
+    leads: int = 500
+    long_starts: int = 16
+    long_steps: int = 1000
+    fraction: float = 0.1
+    residual_samples: int = 20_000
+
+
+CRITERIA = Criteria()
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What held-out data, long forecasts and residuals say of a field.
+    """The grade of a field, from held-out data, long forecasts and residuals.
 
     Attributes:
         grade: "good", "usable" or "do not use".
-        reason: what decided the grade.
+        reason: the reason for the grade.
         lead: time after which forecasts were compared, in the units of the data.
         over_persistence, over_mean: share of the squared error of "nothing changes" and
             of the mean of the training data that forecasts save at `lead`: 1 is
@@ -68,11 +98,11 @@ class Verdict:
         horizon: longest lead time that was looked at.
         bounded: share of the long forecasts that stay in the range of the data.
         duration: of the long forecasts.
-        residuals: squared weak residuals in units of what noise alone makes of them.
+        residuals: squared weak residuals in units of those of noise alone.
         whiteness: p-value of the test that they are white.
         held_out: whether the field was fitted without the data of the forecasts.
 
-    Numbers are None where they could not be had.
+    Numbers are None where they could not be computed.
     """
 
     grade: Grade
@@ -128,12 +158,12 @@ class Verdict:
     def _residuals(self) -> str:
         if self.residuals is None:
             return ""
-        low, high = NOISE_LIKE
+        low, high = CRITERIA.noise_like
         if self.residuals > high:
             return f"squared residuals are {self.residuals:.3g} times those of noise"
         if self.residuals < low:
             return "residuals are smaller than noise"
-        if self.whiteness is None or self.whiteness >= WHITE:
+        if self.whiteness is None or self.whiteness >= CRITERIA.white:
             return "residuals look like noise"
         return "residuals are as large as noise, but correlated"
 
@@ -159,9 +189,9 @@ def judge_fit(
             short forecasts are made with it.
         clock: times of the held-out samples for a field with inputs, which has them
             attached; long forecasts are left out then.
-        goodness: gives the goodness of fit to the observations, where it can be had.
+        goodness: returns the goodness of fit to the observations, or None.
         unseen: whether `probe`, or else `field`, has not seen the held-out data.
-        complaint: what already speaks against the field.
+        complaint: a known reason not to use the field, or "".
     """
     mean, spread = training.mean_and_spread()
     if not (spread > 0).any():
@@ -181,7 +211,7 @@ def judge_fit(
     crossing = short.pop("samples")
     known |= short
     hidden = None
-    if complaint or not _saved(known) >= GOOD:
+    if complaint or not _saved(known) >= CRITERIA.good:
         hidden = find_hidden_state(training, lag=crossing)
     if complaint:
         reasons = [complaint, *([str(hidden)] if hidden and hidden.likely else [])]
@@ -211,16 +241,18 @@ def _grade(
     held_out: Series,
     hidden: HiddenState | None,
 ) -> tuple[Grade, str]:
-    """The grade and its reason; the gravest comes first."""
+    """The grade and its reasons, the gravest first."""
     saved, still = _saved(known), _at_rest(training, held_out)
     outside = _outside(training, held_out)
     partly = hidden is not None and hidden.likely
-    if not still and not saved >= OF_USE:
+    if not still and not saved >= CRITERIA.of_use:
         shares = {
             "an unchanged state": known["over_persistence"],
             "the mean of the data": known["over_mean"],
         }
-        unbeaten = [name for name, share in shares.items() if not share >= OF_USE]
+        unbeaten = [
+            name for name, share in shares.items() if not share >= CRITERIA.of_use
+        ]
         reason = f"forecasts are no better than {' and '.join(unbeaten)}"
         return "do not use", f"{reason}; {hidden}" if partly else reason
     if partly:
@@ -228,19 +260,23 @@ def _grade(
     reasons = []
     if still:
         reasons.append("the held-out data are at rest and judge no forecast")
-    if outside > OUTSIDE:
+    if outside > CRITERIA.outside:
         reasons.append(
             f"{_percent(outside)} of the held-out values lie beyond the range of the "
             "training data: forecasts there are extrapolations"
         )
-    elif known.get("bounded") is not None and known["bounded"] < MOST:
+    elif known.get("bounded") is not None and known["bounded"] < CRITERIA.bounded:
         lost = 1 - known["bounded"]
         share = "all" if lost == 1 else f"{_percent(lost)} of the"
         reasons.append(f"{share} long forecasts leave the range of the data")
-    if not still and saved < GOOD:
+    if not still and saved < CRITERIA.good:
         reasons.append(f"forecasts save only {_percent(saved)} of the error")
     ratio = known.get("residuals")
-    if ratio is not None and ratio > NOISE_LIKE[1] and saved < 1 - OF_USE:
+    if (
+        ratio is not None
+        and ratio > CRITERIA.noise_like[1]
+        and saved < 1 - CRITERIA.of_use
+    ):
         reasons.append("residuals are larger than the noise: the field misses dynamics")
     if reasons:
         return "usable", "; ".join(reasons)
@@ -264,8 +300,8 @@ def _short_forecasts(
     Besides entries of the verdict ``samples``, that lead in samples.
     """
     size = held_out.state_shape.numel()
-    starts = max(4, min(STARTS, NUMBERS // size))
-    most = max(1, min(LEADS, 100 * NUMBERS // (starts * size)))
+    starts = max(4, min(CRITERIA.starts, CRITERIA.numbers // size))
+    most = max(1, min(CRITERIA.leads, 100 * CRITERIA.numbers // (starts * size)))
     record = held_out.to(torch.float64)
     if clock is not None:
         record = record.at_times(clock)
@@ -276,7 +312,11 @@ def _short_forecasts(
 
     def error(guess: Tensor) -> Float[Tensor, " H"]:
         squares = ((guess - u).flatten(2) / spread)[:, :, varies].square().mean(2)
-        return squares.nan_to_num(nan=LOST, posinf=LOST).clamp(max=LOST).mean(1)
+        return (
+            squares.nan_to_num(nan=CRITERIA.lost, posinf=CRITERIA.lost)
+            .clamp(max=CRITERIA.lost)
+            .mean(1)
+        )
 
     model, still = error(u_hat), error(begun.expand_as(u))
     trivial = error(mean.reshape(u.shape[2:]).expand_as(u))
@@ -302,8 +342,8 @@ def _short_forecasts(
 def _long_forecasts(field: nn.Module, training: Series) -> dict[str, float]:
     """Share of the long forecasts that stay in the range of the data."""
     size = training.state_shape.numel()
-    count = max(4, min(LONG_STARTS, NUMBERS // size))
-    steps = max(50, min(LONG_STEPS, 100 * NUMBERS // (count * size)))
+    count = max(4, min(CRITERIA.long_starts, CRITERIA.numbers // size))
+    steps = max(50, min(CRITERIA.long_steps, 100 * CRITERIA.numbers // (count * size)))
     seen = (~training.missing).nonzero().flatten()
     chosen = torch.linspace(0, len(seen) - 1, min(count, len(seen))).round().long()
     start = training.v[seen[chosen]].double().to(device_of(field))
@@ -312,7 +352,7 @@ def _long_forecasts(field: nn.Module, training: Series) -> dict[str, float]:
     known = training.v[seen].double().flatten(1)
     low, high = known.amin(0), known.amax(0)
     middle, half = (low + high) / 2, (high - low) / 2
-    reach = REACH * torch.where(half > 0, half, middle.abs().clamp(min=1e-12))
+    reach = CRITERIA.reach * torch.where(half > 0, half, middle.abs().clamp(min=1e-12))
     t = times[0] + dt * torch.arange(steps + 1, dtype=torch.float64)
     bound = (middle.abs() + reach).max().item()
     stiff = stiff_part(field, t[0], start.mean(0), dt) is not None
@@ -324,7 +364,7 @@ def _long_forecasts(field: nn.Module, training: Series) -> dict[str, float]:
         if len(left) == 0:
             break
         there = start[left.to(start.device)]
-        found = rollout(field, there, t, method=solver, rtol=RTOL, bound=bound)
+        found = rollout(field, there, t, method=solver, rtol=CRITERIA.rtol, bound=bound)
         path = found.u.cpu().flatten(2)
         kept = ((path - middle).abs() <= reach).all(2).all(0)
         inside[left] = kept & ~found.diverged.cpu()
@@ -332,11 +372,11 @@ def _long_forecasts(field: nn.Module, training: Series) -> dict[str, float]:
 
 
 def _at_rest(training: Series, held_out: Series) -> bool:
-    """Whether held-out data hardly vary where the training data do."""
+    """True if held-out data hardly vary where the training data do."""
     _, spread = training.mean_and_spread()
     _, left = held_out.mean_and_spread()
     varies = spread > 0
-    return bool((left / spread)[varies].square().mean() < AT_REST)
+    return bool((left / spread)[varies].square().mean() < CRITERIA.at_rest)
 
 
 def _outside(training: Series, held_out: Series) -> float:
@@ -364,11 +404,6 @@ def verdict_from(stored: dict[str, Any] | None) -> Verdict | None:
     return None if stored is None else Verdict(**stored)
 
 
-# Share of the data that forecasts are compared with where the settings hold out none,
-# and samples whose residuals are looked at.
-HELD_OUT, RESIDUAL_SAMPLES = 0.1, 20_000
-
-
 def judge_model(
     model: "Forecaster",
     series: Series,
@@ -384,12 +419,12 @@ def judge_model(
         series: observations it was fitted to.
         held_out: those it was not fitted to; by default the end of `series`.
         probe: its field fitted without that end, in scaled coordinates.
-        complaint: what already speaks against the model.
+        complaint: a known reason not to use the model, or "".
     """
     unseen = held_out is not None or probe is not None
     training = series
     if held_out is None:
-        fraction = model.config_.validation.fraction or HELD_OUT
+        fraction = model.config_.validation.fraction or CRITERIA.fraction
         try:
             training, held_out = series.split(fraction)
         except ValueError as error:
@@ -419,9 +454,9 @@ def judge_model(
 
 
 def _residuals(model: "Forecaster", series: Series) -> GoodnessOfFit | None:
-    """Goodness of fit to part of the observations; None where it cannot be had."""
+    """Goodness of fit to part of the observations; None where it is not defined."""
     length = max(1000, 20 * (model.config_.weak.ell + 1))
-    part = series.cut(spread_stretches(series, RESIDUAL_SAMPLES, length))
+    part = series.cut(spread_stretches(series, CRITERIA.residual_samples, length))
     try:
         return model.goodness_of_fit(part)
     except (NotImplementedError, RuntimeError, ValueError):

@@ -41,7 +41,7 @@ class StrongForm:
 
 @dataclass
 class ClosedFormConfig:
-    """Least squares for the head of a field, and what follows.
+    """Least squares for the head of a field, and the steps after it.
 
     Training by gradients takes `symmetry` and `coordinates` from here as well.
 
@@ -57,8 +57,8 @@ class ClosedFormConfig:
             taken.
         doublings: how often random features may be doubled, while that makes noisy data
             more likely or, without noise, explains more of them.
-        doubling_gain: without noise, share of what was left over that must go for
-            another doubling.
+        doubling_gain: without noise, largest share of the residual before a doubling
+            that may remain after it.
         symmetry: "shifts", "mirror" or "odd_mirror" of a ring, joined by "+", or the
             signs of a reflection, "-,-,+".
         coordinates: "fourier" or "pod", fewer coordinates to learn in.
@@ -241,9 +241,9 @@ class TrainConfig:
 
 # The paper's weak form for Lorenz-63.
 _PAPER = {"p": 8, "ell": 50, "q": 2}
-# What it lists for each method: rollout window, largest number of epochs, patience and
-# smallest improvement of early stopping. Of the scheduler's patience it says "up to"
-# that of early stopping; with half of it the rate falls before training stops.
+# The paper's values for each method: rollout window, largest number of epochs, patience
+# and smallest improvement of early stopping. Of the scheduler's patience it says "up
+# to" that of early stopping; with half of it the rate falls before training stops.
 _BY_METHOD: dict[str, dict[str, Any]] = {
     "strong": {"window": 25, "epochs": 300, "patience": 10, "min_delta": 1e-6},
     "weak": {"window": 2, "epochs": 20_000, "patience": 200, "min_delta": 1e-7},
@@ -326,7 +326,7 @@ def check_names(config: TrainConfig) -> None:
 def paper_config(
     name: str, method: Method = "wp", *, window: int | None = None
 ) -> TrainConfig:
-    """What the paper lists for a system and a method, every entry filled in.
+    """The paper's settings for a system and a method, every entry filled in.
 
     Of all systems alike: Adam with a rate of 2e-3, halved on plateaus of the training
     loss (relative threshold 1e-4) down to 1e-6; early stopping after 10 epochs without

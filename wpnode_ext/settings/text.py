@@ -108,7 +108,7 @@ def _nested(kind: type, given: Mapping[str, Any], prefix: str = "") -> dict[str,
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """`value`, if it is what an annotation allows; whole numbers serve as floats."""
+    """`value`, if it has the annotated type; whole numbers serve as floats."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     for kind in kinds:
         if get_origin(kind) is Literal:
@@ -238,9 +238,9 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     """The entries of a YAML file, as nested dictionaries of plain values.
 
     Raises:
-        ValueError: the file is no YAML, or uses what settings do without: tags, which
-            may make objects, aliases, which may make a small file endless, and
-            interpolations, which read the environment. The message names the file.
+        ValueError: the file is no YAML, or has tags, which may make objects, aliases,
+            which may make a small file endless, or interpolations, which read the
+            environment. The message names the file.
     """
     import yaml
     from omegaconf import OmegaConf
@@ -281,7 +281,7 @@ def check_plain(text: str, source: str) -> None:
 
 
 def in_one_line(error: Exception) -> str:
-    """What a reader of YAML complains of, with the line it met it in."""
+    """The complaint of a reader of YAML, with its line."""
     mark, problem = (
         getattr(error, "problem_mark", None),
         getattr(error, "problem", None),
@@ -310,7 +310,7 @@ def refuse_interpolation(values: Any, prefix: str, key: str = "") -> None:
 
 
 def _faults(text: str) -> Iterator[str]:
-    """What settings must not have, in the order in which the text has it."""
+    """Parts of YAML that settings must not have, in the order of the text."""
     import yaml
 
     depth = 0

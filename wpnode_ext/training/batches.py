@@ -32,7 +32,7 @@ _MANY = 8
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples of the record, and what is made of them.
+    """Samples of the record, with the segments and windows on them.
 
     Attributes:
         samples: positions in the record, ``[B, L]``.
@@ -65,7 +65,7 @@ class Batch:
 class _Piece:
     """A block or part of one: first samples of its segments and windows."""
 
-    # What the others are counted from.
+    # Sample from which segments and windows are counted.
     first: int
     segments: range
     windows: range

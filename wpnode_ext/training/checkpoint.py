@@ -33,7 +33,7 @@ def save(path: str | Path, kind: str, state: dict[str, Any]) -> None:
 
     Args:
         path: file to write or replace.
-        kind: what the file is, checked when it is read ("training", "model").
+        kind: of the file, e.g. "training" or "model"; :func:`load` checks it.
         state: nested dictionaries and lists of tensors and builtin types, which
             ``torch.load(weights_only=True)`` reads without running code.
     """
@@ -49,7 +49,7 @@ def save(path: str | Path, kind: str, state: dict[str, Any]) -> None:
 
 
 def load(path: str | Path, kind: str) -> dict[str, Any]:
-    """What :func:`save` wrote, on the CPU.
+    """The state in a file of :func:`save`, on the CPU.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -85,11 +85,11 @@ def load(path: str | Path, kind: str) -> dict[str, Any]:
 
 @contextmanager
 def whole_file(path: str | Path, kind: str) -> Iterator[None]:
-    """Turns errors of what is made of a file into :class:`CheckpointError`.
+    """Turns errors inside the block, about entries of a file, into CheckpointError.
 
     Args:
         path: the file.
-        kind: what it should be, for the message.
+        kind: of the file, for the message.
     """
     try:
         yield

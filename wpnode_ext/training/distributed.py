@@ -1,4 +1,4 @@
-"""Several processes with one loss: what ``torchrun`` started, or this process alone."""
+"""Processes that train with one loss: those of ``torchrun``, or this one alone."""
 
 import os
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class ProcessGroup:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and shows progress."""
+        """True for the process that writes files and shows progress."""
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:

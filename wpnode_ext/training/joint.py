@@ -1,12 +1,12 @@
 """States as free variables beside the weights of a network.
 
-A network has no closed form, but the same remedy: it is trained on states that may
-leave the data. The sum ::
+Noise in the states biases a network that is trained on the data. Here states may leave
+the data. The sum ::
 
     mean |(v - u) / sigma|^2 + mu mean_ell mean_k |r_k(u, f) / (sigma |w_lhs|)|^2
 
 is minimised over states u and weights by gradients; residuals are those of the weak
-form for several lengths of segments, in units of what the noise would make of them. The
+form for several lengths of segments, in units of the residuals of noise alone. The
 penalty mu rises in stages: the data lead first, the field in the end. A share of the
 values is kept from all of it: when they are predicted worse, the stages end.
 """

@@ -30,7 +30,7 @@ logger = logging.getLogger("wpnode_ext")
 
 
 class RunLog:
-    """Hears of every epoch and tells: a bar or lines, a CSV file, TensorBoard.
+    """Writes every epoch to a bar or lines, a CSV file and TensorBoard.
 
     Use it as a context manager: it closes its files whatever happens.
 
@@ -143,12 +143,12 @@ class RunLog:
 def read_metrics(path: str | Path) -> list[Row]:
     """The rows of a metrics file.
 
-    Rows that are not whole are left out: the last one of a process that was killed, or
-    what a full disk left of one.
+    Incomplete rows are left out: a process that is killed, or a full disk, may leave
+    one at the end.
     """
     rows = []
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        # A number cut in two still is one: the end of the line tells.
+        # Half a number is still a number: only the end of the line shows a whole row.
         lines = [line for line in file if line.endswith("\n")]
     try:
         for cells in csv.DictReader(lines):

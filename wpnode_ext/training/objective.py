@@ -1,4 +1,4 @@
-"""The loss of one batch, as a module: what data parallelism and compilation wrap."""
+"""The loss of one batch as a module, which data parallelism and compilation wrap."""
 
 import torch
 from jaxtyping import Float
@@ -18,8 +18,8 @@ from .batches import Batch
 class Objective(nn.Module):
     """Weak and strong terms of a batch, each divided by its count over all processes.
 
-    What the data alone decide is computed once: the left-hand side of every segment
-    the record holds, and the weights where times are irregular.
+    Terms that depend on the data alone are computed once: the left-hand side of every
+    segment of the record, and the weights where times are irregular.
 
     Args:
         field: the field to train, a module ``field(t, u)``.

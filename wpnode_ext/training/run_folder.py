@@ -93,7 +93,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes out; removes what killed ones left half written."""
+        """Keeps other processes out; removes half-written files of killed ones."""
         with run_lock(self.path):
             for folder in (self.path, self.figures, self.checkpoints):
                 remove_leftovers(folder)
@@ -108,7 +108,7 @@ class RunFolder:
         write_text(self.config, OmegaConf.to_yaml(OmegaConf.structured(config)))
 
     def write_environment(self, **more: Any) -> None:
-        """Versions, machine, commit of the working directory, and what is added."""
+        """Writes versions, machine, commit of the working directory, and `more`."""
         write_text(self.env, json.dumps(environment() | more, indent=2) + "\n")
 
 
@@ -236,7 +236,7 @@ def run_lock(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def environment() -> dict[str, Any]:
-    """What a result depends on besides its settings."""
+    """Versions, machine and commit: a result depends on them besides its settings."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(sys.argv),

@@ -33,7 +33,7 @@ Row = dict[str, float]
 
 
 class Reporter(Protocol):
-    """Hears of every epoch; see :class:`wpnode_ext.training.log.RunLog`."""
+    """Receives every epoch; see :class:`wpnode_ext.training.log.RunLog`."""
 
     def begin(self, epoch: int, epochs: int) -> None: ...
 
@@ -70,7 +70,7 @@ class EpochSource(Protocol):
 
 
 class Schedule(Protocol):
-    """Learning rates; told the loss of every epoch."""
+    """Learning rates that follow the loss of every epoch."""
 
     def step(self, loss: float) -> None: ...
 
@@ -80,7 +80,7 @@ class Schedule(Protocol):
 
 
 class TwoTerms(Protocol):
-    """A module: ``objective(batch)`` gives two terms, `total` what is minimised."""
+    """A module: ``objective(batch)`` gives two terms, `total` the sum to minimise."""
 
     def __call__(self, batch: Any) -> tuple[Tensor, Tensor]: ...
 
@@ -129,7 +129,7 @@ class TrainingDiverged(RuntimeError):
 
 
 class StopRequest:
-    """Whether, and by which signal, the process was asked to stop."""
+    """The signal that asked the process to stop, if one did; true if there is one."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -269,7 +269,7 @@ class Trainer:
         )
 
     def _run_epoch(self, stop: StopRequest) -> Row | None:
-        """One epoch, or what is left of it; None if asked to stop before its end."""
+        """One epoch, or the rest of it; None if asked to stop before its end."""
         began = time.perf_counter()
         every, weak_form = self.config.optim.refit_every, self.config.weak
         if every and self._at["step"] == 0 and self._at["epoch"] % every == 0:
