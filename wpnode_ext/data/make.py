@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..common.arrays import as_float64
 from ..common.typing import Array
+from ..weak.segments import missing_values
 from .series import Series, irregular_steps
 
 # Observations of a user: one array, several, or a series.
@@ -140,13 +141,7 @@ class _Piece:
         if t is not None:
             _check_times(t, name)
         if mask is not None:
-            gone = mask != 0
-            if gone.shape not in (v.shape[:1], v.shape):
-                raise ValueError(
-                    f"`mask` must have shape {list(v.shape[:1])} or {list(v.shape)}; "
-                    f"got {list(gone.shape)}."
-                )
-            v[gone] = float("nan")
+            v[missing_values(mask, v)] = float("nan")
         if forcing is not None:
             forcing = forcing[:, None] if forcing.dim() == 1 else forcing.clone()
             gone = ~forcing.flatten(1).isfinite().all(1)

@@ -13,6 +13,7 @@ from .. import ops
 from ..common.arrays import as_float64, like_given
 from ..common.typing import Array
 from ..ops.checks import check_layout
+from .segments import missing_values
 from .test_functions import PolynomialBump
 
 # Numbers filtered at once, so that memory stays near that of the data.
@@ -167,9 +168,7 @@ def score_filter(
 
 def marked_missing(data: Float[Tensor, "N ..."], mask: Array) -> Float[Tensor, "N ..."]:
     """The data with NaN where the mask, ``[N]`` or ``[N, *state]``, is True."""
-    gone = (as_float64(mask, "mask") != 0).reshape(len(data), -1)
-    flat = data.reshape(len(data), -1)
-    return flat.masked_fill(gone, float("nan")).reshape(data.shape)
+    return data.masked_fill(missing_values(mask, data), float("nan"))
 
 
 def noise_share(p: int, ell: int, q: int) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import ops
 from ..common.arrays import as_float64
 from ..common.typing import Array
-from .segments import segment_starts
+from .segments import missing_values, segment_starts
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def estimate_noise(
     flat = data.reshape(len(data), state.numel())
     missing = ~flat.isfinite()
     if mask is not None:
-        missing = missing | (as_float64(mask, "mask") != 0).reshape(len(data), -1)
+        missing = missing | missing_values(mask, data).reshape(len(data), -1)
     starts = segment_starts(len(data), width - 1, 1, lengths=lengths)
     if len(starts) == 0:
         raise ValueError(

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ..common.arrays import as_float64
+from ..common.typing import Array
 from ..ops.checks import check_layout
 
 Runs = list[tuple[int, int]]
@@ -134,6 +136,17 @@ def missing_samples(mask: Tensor, v: Tensor, dim: int) -> Bool[Tensor, "*batch N
             f"{list(v.shape[: dim + 1])} or {list(v.shape)}; got {list(mask.shape)}."
         )
     return mask
+
+
+def missing_values(mask: Array, v: Tensor) -> Bool[Tensor, "N ..."]:
+    """A mask of samples ``[N]`` or values ``[N, *state]`` in the shape of `v`."""
+    gone = as_float64(mask, "mask") != 0
+    if gone.shape not in (v.shape[:1], v.shape):
+        raise ValueError(
+            f"`mask` must have shape {list(v.shape[:1])} or {list(v.shape)}; "
+            f"got {list(gone.shape)}."
+        )
+    return gone.reshape(*gone.shape, *(1,) * (v.dim() - gone.dim())).expand(v.shape)
 
 
 def check_times(t: Tensor, n_samples: int) -> None:
