@@ -1,19 +1,21 @@
-"""Scalers as affine maps, and what they do to fields."""
+"""Scalers: affine maps of states, and fields in scaled and physical coordinates."""
 
 import io
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trajectories import normal
 from wpnode_ext.coordinates.scaling import (
+    SCALERS,
     IdentityScaler,
     MinMaxScaler,
     StandardScaler,
     make_scaler,
     scaler_from_state_dict,
 )
+from wpnode_ext.settings.config import TrainConfig, resolve
 from wpnode_ext.systems import Lorenz63
 
 KINDS = ("minmax", "standard", "identity")
@@ -139,3 +141,23 @@ def test_misuse_is_refused() -> None:
         MinMaxScaler().fit(torch.tensor([[float("inf")]]))
     with pytest.raises(ValueError, match="it lacks \\['scale', 'shift'\\]"):
         scaler_from_state_dict({"kind": "minmax", "per": "whole"})
+
+
+def test_a_scaler_from_outside_is_one_entry() -> None:
+    class Halved(IdentityScaler):
+        kind = "halved"
+
+        def _statistics(self, v: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.zeros_like(v[0]), torch.full_like(v[0], 2.0)
+
+    v = data()
+    SCALERS.add("halved", Halved)
+    try:
+        scaler = make_scaler(TrainConfig(scaler="halved").scaler).fit(v)
+        again = scaler_from_state_dict(scaler.state_dict())
+        assert type(again) is Halved
+        torch.testing.assert_close(again.transform(v), v / 2)
+        with pytest.raises(ValueError, match=r"`scaler` must .*mean 'halved'\?"):
+            resolve(TrainConfig(scaler="halve"))
+    finally:
+        SCALERS.remove("halved")

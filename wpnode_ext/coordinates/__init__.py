@@ -1,1 +1,1 @@
-"""Coordinates to learn in: scaled, fewer, and seen under symmetries."""
+"""Coordinates to learn in: scalers, fewer coordinates, and symmetries."""

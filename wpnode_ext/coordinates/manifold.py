@@ -1,10 +1,9 @@
-"""What fewer coordinates leave out of a state, as a function of what they hold.
+"""The rest of a state, which fewer coordinates leave out, as a function of them.
 
-Modes that decay fast follow the slow ones. Where noise hides them they are not worth
-coordinates of their own, but their mean, given the slow ones, is seen all the same: it
-is the regression of what was observed there on the coordinates that were kept. Noise in
-what is predicted averages out; noise in what predicts would not, so that the states are
-to be refined ones.
+Modes that decay fast follow the slow ones. Noise may hide them, so that they are not
+worth coordinates of their own; their mean, given the slow ones, can still be estimated
+by a regression of the observations on the coordinates. Noise in the observations
+averages out; noise in the coordinates would not, so that refined states are needed.
 """
 
 from typing import Any
@@ -20,14 +19,14 @@ from ..fields import LibraryField
 DEGREE = 2
 # Samples for every term of the polynomial, at least, and terms at most.
 SAMPLES, TERMS = 10, 2000
-# Parts of the record of which each judges what is found in the others, blocks of each,
-# and standard errors by which squared errors must fall.
+# Parts of the record for cross validation, blocks of each part, and the standard errors
+# by which squared errors must fall.
 PARTS, BLOCKS, SURE = 5, 20, 3.0
-# What is left out is rounding if it is below this share of the data.
+# Rests below this share of the data are rounding.
 ROUNDING = 1e-10
 # Rows of terms held at a time.
 ROWS = 1 << 14
-# Combinations of terms smaller than this share of the largest are not told from none.
+# Combinations of terms smaller than this share of the largest count as zero.
 RESOLVED = 1e-12
 
 Maps = tuple[Float[Tensor, "G M M"], Float[Tensor, "G D D"]]
@@ -40,8 +39,8 @@ class Completion(nn.Module):
         directions: orthonormal, among those that have coordinates of zero, ``[D, R]``.
         coefficients: of a polynomial of the M coordinates, ``[J, R]``.
         dim: number M of coordinates.
-        rate: at which what a state has beyond `rest` is forgotten, over time. Explicit
-            steps must be shorter than about 2.5 over this rate.
+        rate: rate at which deviations of a state from `rest` decay. Explicit steps must
+            be shorter than about 2.5 over this rate.
     """
 
     directions: Tensor
@@ -63,7 +62,7 @@ class Completion(nn.Module):
         self.law.requires_grad_(False)
 
     def forward(self, s: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch D"]:
-        # In the precision of the constants, where they are.
+        # In the precision and on the device of the constants.
         own = self.directions
         return (self.law.at(s.to(own)) @ own.T).to(s)
 
@@ -73,9 +72,9 @@ class Completion(nn.Module):
         speed: Float[Tensor, "*batch M"],
         rest: Float[Tensor, "*batch D"],
     ) -> Float[Tensor, "*batch D"]:
-        """Time derivative of what states have beside their coordinates, `rest`.
+        """Time derivative of the rest of states.
 
-        That of ``rest(s)`` along ``ds/dt = speed``, and the way back to it.
+        It is that of ``rest(s)`` along ``ds/dt = speed``, and a decay of deviations.
         """
         own = self.directions
         value, slope = self.law.value_and_jacobian(s.to(own))
@@ -84,7 +83,7 @@ class Completion(nn.Module):
         return (change @ own.T).to(rest)
 
     def constants(self) -> dict[str, Tensor | float]:
-        """What :class:`Completion` is made of again, besides `dim`."""
+        """Arguments that make the :class:`Completion` again, besides `dim`."""
         return {
             "directions": self.directions.cpu().clone(),
             "coefficients": self.law.coefficients.detach().double().cpu().clone(),
@@ -125,21 +124,21 @@ def fit_completion(
     rate: float,
     maps: Maps | None = None,
 ) -> Completion | None:
-    """The regression of what was left out on the coordinates, where there is any.
+    """The regression of the rest of the observations on the coordinates.
 
-    Combinations of entries are judged one by one: those are kept of which every fifth
-    of the record is predicted, on the whole, by what is found in the others.
+    Combinations of entries are judged one by one: those are kept that cross validation
+    over five parts of the record predicts better than zero does.
 
     Args:
-        rest: observations less what the coordinates hold of them, sample after sample.
+        rest: observations less the states of their coordinates, sample after sample.
         states: refined states, in the coordinates.
-        size: of the observations; far smaller values are rounding.
+        size: standard deviation of the observations; far smaller values are rounding.
         rate: as in :class:`Completion`.
         maps: orthogonal symmetries, of the coordinates and of the states in the same
-            order; what is found is the same under all of them.
+            order; the regression commutes with all of them.
 
     Returns:
-        None where samples are too few, or nothing is predicted.
+        None if the samples are too few, or the coordinates predict nothing.
     """
     n, dim = states.shape
     terms = (dim + 1) * (dim + 2) // 2
@@ -161,7 +160,7 @@ def fit_completion(
     axes = axes[:, energy > (ROUNDING * size) ** 2]
     if axes.shape[1] == 0:
         return None
-    # By how much squared errors fall, and what of it is chance.
+    # The decrease of squared errors, and the part of it that is chance.
     gains, chances = [], []
     for (s, r), (own_gram, own_right) in zip(parts, sums, strict=True):
         head = _solution(gram - own_gram, right - own_right) @ axes
@@ -195,9 +194,9 @@ def _sums(
 def _solution(
     gram: Float[Tensor, "J J"], right: Float[Tensor, "J D"]
 ) -> Float[Tensor, "J D"]:
-    """That of least norm, where terms depend on each other."""
+    """The solution of least norm, where terms depend on each other."""
     size = gram.diagonal().clamp(min=0.0).sqrt()
-    # Of a coordinate that is always zero nothing follows.
+    # A coordinate that is always zero gets coefficients of zero.
     size = torch.where(size > 0, size, 1.0)
     values, vectors = torch.linalg.eigh(gram / size / size[:, None])
     known = values > RESOLVED * values.max()
@@ -213,7 +212,7 @@ def _averaged(
     maps: Float[Tensor, "G M M"],
     images: Float[Tensor, "G D D"],
 ) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J D"]]:
-    """Both for the data under all maps, by ``features(g s) = features(s) moved``."""
+    """Both sides for the data under all maps, ``features(g s) = features(s) moved``."""
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(2 * len(gram) + 8, law.dim, generator=generator).double()
     back = torch.linalg.pinv(law.features(points))

@@ -1,7 +1,7 @@
 """Fewer, linear coordinates for states of many entries: Fourier modes, POD, your own.
 
-Fields of patterns are rough functions of noisy grid values and smooth ones of a few
-amplitudes. How many, the spectrum of the data says, down to where noise takes over.
+Fields of patterns are rough functions of noisy grid values and smooth functions of a
+few amplitudes. The spectrum of the data shows how many stand out of the noise.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,10 @@ from .scaling import LinearScaler
 
 # Share of the signal's variance that may be left out: a relative error of 1e-3.
 TAIL = 1e-6
-# A mode is signal where its variance exceeds so many standard errors of the noise's,
-# and is worth a coordinate from this share of the noise on: long records show modes far
-# below the noise, but not what drives them, and wrong rates make a field explode.
+# A mode is signal if its variance exceeds the noise's by so many standard errors, and
+# worth a coordinate from this share of the noise on: long records show modes far below
+# the noise, but the fit cannot find what drives them, and wrong rates make a field
+# explode.
 SURE, WORTH = 3.0, 0.3
 
 
@@ -76,7 +77,7 @@ class Coordinates:
     def to_physical(self, field: Field) -> nn.Module:
         """The field of states of a `field` of coordinates.
 
-        What the coordinates do not hold of a state stays as it is.
+        The rest of a state, which the coordinates leave out, stays as it is.
         """
         return self.scaler().to_physical(field)
 
@@ -232,8 +233,8 @@ def _levels(
     except ValueError:
         if missing is None:
             raise
-        # Too few in a row: samples on both sides of a gap taken for neighbours give
-        # more noise than there is, and fewer coordinates.
+        # Runs are too short. Samples on both sides of a gap taken for neighbours give
+        # too large a noise, and so fewer coordinates.
         noise = estimate_noise(whole).sigma.square()
     signal = (whole.var(0, correction=0) - noise).clamp(min=0.0)
     return signal, noise, len(whole)

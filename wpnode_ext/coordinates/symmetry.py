@@ -1,7 +1,6 @@
 """Linear maps that take solutions of a system to solutions: symmetries of its field.
 
-For such a map g, ``f(g u) = g f(u)``. Every observation is then as many observations
-as there are maps.
+For such a map g, ``f(g u) = g f(u)``. Every observation then counts once for every map.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# A group that closes later than this is probably none.
+# Most maps of a group; generators of more are probably no finite group.
 LARGEST = 4096
 # Largest difference of ``g g^T`` from the identity of an orthogonal map.
 ORTHOGONAL = 1e-8
@@ -107,8 +106,8 @@ class Symmetry:
     def sample(self, n: int, generator: torch.Generator | None = None) -> "Symmetry":
         """The identity and ``n - 1`` other maps at random: not a group, but cheaper.
 
-        A fit under some of the maps comes closer to the symmetry, it does not reach it.
-        What scales the data still knows all of them.
+        A fit under some of the maps comes closer to the symmetry without reaching it.
+        Scalers of the data still use the whole group.
         """
         if n >= len(self):
             return self
@@ -120,7 +119,7 @@ class Symmetry:
     def in_coordinates(
         self, encode: Float[Tensor, "M D"], decode: Float[Tensor, "D M"]
     ) -> "Symmetry":
-        """The maps for ``a = encode @ u``, where they leave these coordinates alone.
+        """The maps for ``a = encode @ u``, if they map these coordinates to themselves.
 
         Raises:
             ValueError: a map takes the span of the coordinates out of itself.
@@ -139,7 +138,7 @@ class Symmetry:
     def scaled(
         self, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> "Symmetry":
-        """The maps for ``s = (u - shift) / scale``, which must leave `shift` alone."""
+        """The maps for ``s = (u - shift) / scale``; `shift` must be a fixed point."""
         shift, scale = (
             torch.as_tensor(x, dtype=torch.float64).cpu().expand(self.dim)
             for x in (shift, scale)
@@ -148,9 +147,9 @@ class Symmetry:
         return self._with(lambda g: g * (scale / scale[:, None]))
 
     def check_fixed(self, shift: Float[Tensor, " D"], size: float) -> None:
-        """Raises unless every map leaves a state alone, up to the rounding of `size`.
+        """Raises unless a state is fixed by every map, up to the rounding of `size`.
 
-        Only about such a state are maps of the state those of its scaled coordinates.
+        Only about a fixed point do the maps act linearly on scaled coordinates.
         """
         away = (self.group @ shift - shift).abs().max()
         if away > 1e-9 * (shift.abs().max() + size):

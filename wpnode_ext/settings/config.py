@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ..common.registry import suggestion
+from ..coordinates.scaling import SCALERS
 from ..fields.factory import FieldConfig
 from ..systems import preset
 from ..weak.plan import WeakForm
@@ -229,7 +230,7 @@ class TrainConfig:
     closed_form: ClosedFormConfig = setting(default_factory=ClosedFormConfig)
     joint: JointConfig = setting(default_factory=JointConfig)
     validation: ValidationConfig = setting(default_factory=ValidationConfig)
-    scaler: Literal["minmax", "standard", "identity"] = "minmax"
+    scaler: str = "minmax"
     scaler_per: Literal["auto", "component", "channel", "whole"] = "auto"
     seed: int = 0
     device: str = "cpu"
@@ -315,7 +316,8 @@ def _check_ranges(config: TrainConfig) -> None:
 
 
 def check_names(config: TrainConfig) -> None:
-    """Raises ValueError, with the nearest name, for a method that does not exist."""
+    """Raises ValueError, with the nearest name, for an unknown method or scaler."""
+    SCALERS.find(config.scaler)
     if config.method not in METHODS:
         raise ValueError(
             f"`method` must be one of {', '.join(METHODS)}; got {config.method!r}."

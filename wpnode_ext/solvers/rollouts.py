@@ -1,4 +1,4 @@
-"""Rollouts for evaluation: float64, batched, not stopped by members that diverge."""
+"""Rollouts for evaluation: float64, batched, robust to members that diverge."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -16,12 +16,12 @@ from .runge_kutta import integrate
 
 ADAPTIVE = ("dopri5", "bosh3")
 FIXED_STEP = ("euler", "midpoint", "rk4", "rk4_classic", "etdrk4")
-# Outputs between two looks at which members have diverged.
+# Outputs between two checks for members that have diverged.
 CHUNK = 64
 # Shortest step of adaptive methods, as a share of the shortest interval of the times.
 SHORTEST = 1e-10
-# Stands for a field value that is not finite: a step that meets it is rejected, or
-# carries the member out of every bound.
+# Replaces a field value that is not finite: adaptive steps reject it, and fixed steps
+# carry the member out of every bound.
 _HUGE = 1e30
 
 
@@ -32,7 +32,7 @@ class RolloutResult:
     Attributes:
         u: ``[T, B, *state]``; NaN from the moment a member diverged.
         t: ``[T]``.
-        diverged: which members left the bound, came where the field is not finite, or
+        diverged: which members left the bound, met a field that is not finite, or
             needed too many steps, ``[B]``.
         diverged_at: first requested time at which they had, ``[B]``; infinity for
             the others.
@@ -132,7 +132,7 @@ _Solve = Callable[[Field, Tensor, Tensor], Tensor]
 
 
 class _Run:
-    """What all chunks of a rollout share."""
+    """A field, its solver and the bound: shared by all chunks of a rollout."""
 
     def __init__(self, field: Field, solve: _Solve, bound: float) -> None:
         self.field, self.solve, self.bound = field, solve, bound
@@ -142,11 +142,11 @@ class _Run:
     ) -> Float[Tensor, "c-1 A ..."]:
         """States at ``t[1:]``, NaN where a member has diverged.
 
-        Where the solver spends its steps, it is asked again for fewer members, then for
-        fewer times, until what is given up is one member and one interval.
+        If the solver needs too many steps, it solves for fewer members, then for fewer
+        times, until one member is given up in one interval.
         """
         try:
-            # Times from 0: late ones would leave short steps no digits.
+            # Times from 0: beside late times short steps would lose their digits.
             u = self.solve(self._guarded(t[0]), u0, t - t[0])[1:]
         except AssertionError as error:
             if "max_num_steps" not in str(error):
@@ -187,7 +187,7 @@ def _over_state(flags: Tensor, u: Tensor) -> Tensor:
 
 
 def in_dtype(field: Field | nn.Module, dtype: torch.dtype) -> Field:
-    """`field`; where it is a module in another dtype, a copy in this one."""
+    """`field`, or a copy in `dtype` of a module in another dtype."""
     if not isinstance(field, nn.Module):
         return field
     tensors = [*field.parameters(), *field.buffers()]
@@ -217,8 +217,8 @@ def _solver(
             # Steps end at the requested times: torchdiffeq's interpolation between
             # its steps is far less accurate than they are (bosh3: a hundred times).
             "step_t": t[1:],
-            # Ends the approach to where the field is not finite, which else takes
-            # ever shorter steps: one of this length is accepted whatever it meets.
+            # Near points where the field is not finite steps become ever shorter; one
+            # of this length is accepted whatever its error.
             "min_step": SHORTEST * t.diff().min().item(),
         }
         tolerances = {"rtol": rtol, "atol": atol}
@@ -236,7 +236,7 @@ def _grid(t: Float[Tensor, " c"], step: float | None) -> Float[Tensor, " g"]:
     for begin, end in zip(t[:-1], t[1:], strict=True):
         count = _substeps((end - begin).item(), step)
         inner = begin + (end - begin) * torch.arange(1, count).to(t) / count
-        # The end to the bit: torchdiffeq interpolates linearly to what is not a node.
+        # The exact end: torchdiffeq interpolates linearly between the nodes.
         pieces += [inner, end[None]]
     return torch.cat(pieces)
 

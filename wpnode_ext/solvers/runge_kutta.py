@@ -1,8 +1,8 @@
 """Explicit Runge-Kutta steps that take their first stage as given.
 
-torchdiffeq evaluates the field at the start of every solve. Here that value may come
-from elsewhere (the weak term has it already), every member of a batch may have its own
-step, and steps are equal within a call: nothing adapts while the batch is under way.
+torchdiffeq evaluates the field at the start of every solve. Here the caller may pass
+that value (the weak term has it already), every member of a batch may have its own
+step, and a call subdivides all intervals of a batch alike.
 Names and coefficients are torchdiffeq's; its "rk4" is the 3/8 rule, and "rk4_classic"
 here is the classical one.
 """
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 FieldFunction = Callable[[Tensor, Tensor], Tensor]
+# Most steps of adaptive methods between two samples.
 MAX_SUBSTEPS = 1024
 
 

@@ -1,4 +1,4 @@
-"""What every system offers: a field, a shape, and trajectories to learn from."""
+"""Base class of systems: a field, a shape, and trajectories to learn from."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -41,7 +41,7 @@ class System(ABC):
 
     @property
     def computed_lyapunov_exponent(self) -> float | None:
-        """What :func:`wpnode_ext.lyapunov_exponents` gives; None if not computed."""
+        """Result of :func:`wpnode_ext.lyapunov_exponents`; None if not computed."""
         return None
 
     @abstractmethod

@@ -13,8 +13,8 @@ from torch import Tensor
 from ..common.registry import suggestion
 from .base import System
 
-# Size of the random change of dysts' own start, in standard deviations, and the time in
-# Lyapunov times after which it has grown to the size of the attractor.
+# Standard deviations by which a random start differs from that of dysts, and Lyapunov
+# times after which the difference has the size of the attractor.
 PERTURBATION, FORGETTING = 1e-3, 8.0
 
 

@@ -59,7 +59,7 @@ class Lorenz96(System):
     """``x_i' = (x_{i+1} - x_{i-2}) x_{i-1} - x_i + F`` on a ring of `d` sites.
 
     The paper scales times by the exponent 1.68, which belongs to F = 8; for the F = 10
-    it states, tangent space gives 2.30. Both are kept: report times in raw units too.
+    it states, tangent space gives 2.30. Report times in raw units as well.
     """
 
     d: int = 40
