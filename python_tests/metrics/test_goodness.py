@@ -115,6 +115,13 @@ def test_single_events_show_as_residuals_that_are_not_gaussian() -> None:
     assert result.normality < 1e-6
 
 
+@pytest.mark.parametrize("n", [3, 4, 5, 6, 11, 12, 50, 3000])
+def test_normality_is_that_of_scipy(n: int) -> None:
+    for power in (1, 3):
+        x = normal(n, 1, seed=n) ** power
+        assert shapiro_wilk(x) == pytest.approx(shapiro(x[:, 0].numpy()).pvalue)
+
+
 def test_normality_is_the_smallest_corrected_p_value() -> None:
     x = normal(100, 2)
     x[:, 1] = x[:, 1] ** 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import asin, exp, log, pi, sqrt
 
 import torch
 from jaxtyping import Float
@@ -15,8 +16,22 @@ from ..weak.plan import SegmentSums, WeakForm, WeakPlan
 
 # Samples whose Jacobians are probed at a time.
 CHUNK = 4096
-# Rows up to which the p-values of the Shapiro-Wilk test are accurate.
+# Rows up to which the p-values of the Shapiro-Wilk test are accurate, and Royston's
+# polynomials: of the outermost weights in 1 / sqrt(n), and of the mean and the logarithm
+# of the spread in log(n), or in n up to 11 rows.
 SHAPIRO_ROWS = 5000
+SHAPIRO_OUTER = (
+    (0.0, 0.221157, -0.147981, -2.07119, 4.434685, -2.706056),
+    (0.0, 0.042981, -0.293762, -1.752461, 5.682633, -3.582633),
+)
+SHAPIRO_MANY = (
+    (-1.5861, -0.31082, -0.083751, 0.0038915),
+    (-0.4803, -0.082676, 0.0030302),
+)
+SHAPIRO_FEW = (
+    (0.544, -0.39978, 0.025054, -6.714e-4),
+    (1.3822, -0.77857, 0.062767, -0.0020322),
+)
 
 
 @dataclass(frozen=True)
@@ -155,9 +170,6 @@ def ljung_box(
         The smallest p-value times the number of columns (at most 1), and the
         autocorrelation at lags 1 to L averaged over the columns.
     """
-
-    from scipy.special import gammaincc
-
     n = len(x)
     n_lags = min(n_lags, n // 4)
     if n_lags < 1:
@@ -169,25 +181,65 @@ def ljung_box(
     )
     lags = torch.arange(1, n_lags + 1, dtype=x.dtype, device=x.device)
     statistic = n * (n + 2) * (rho.square() / (n - lags)[:, None]).sum(0)
-    p_values = gammaincc(n_lags / 2, statistic.cpu().numpy() / 2)
+    half = torch.tensor(n_lags / 2, dtype=torch.float64)
+    p_values = torch.special.gammaincc(half, statistic.cpu().double() / 2)
     return min(1.0, float(p_values.min()) * x.shape[1]), rho.mean(1).cpu()
 
 
 def shapiro_wilk(x: Float[Tensor, "n D"]) -> float:
     """Shapiro-Wilk test of normality of every column.
 
+    Royston's approximation (algorithm AS R94), as in ``scipy.stats.shapiro``, whose
+    import would take longer than all tests.
+
     Returns:
         The smallest p-value times the number of columns, at most 1. Of more rows than
         the test is made for, evenly spread ones are taken.
     """
-
-    from scipy.stats import shapiro
-
     if len(x) < 3:
         raise ValueError(f"`x` must have at least 3 rows; got {len(x)}.")
-    rows = x[:: -(-len(x) // SHAPIRO_ROWS)].cpu().numpy()
-    values = [float(shapiro(column).pvalue) for column in rows.T]
-    return min(1.0, min(values) * len(values))
+    rows = x[:: -(-len(x) // SHAPIRO_ROWS)].double().cpu().sort(0)[0]
+    centred = rows - rows.mean(0)
+    shape = (_shapiro_weights(len(rows)) @ centred).square() / centred.square().sum(0)
+    p_values = _shapiro_p_values(1 - shape, len(rows))
+    return min(1.0, p_values.min().item() * x.shape[1])
+
+
+def _shapiro_weights(n: int) -> Float[Tensor, " n"]:
+    """Weights of the ordered values in Shapiro and Wilk's W, of norm one."""
+    ranks = torch.arange(1, n + 1, dtype=torch.float64)
+    m = torch.special.ndtri((ranks - 0.375) / (n + 0.25))
+    if n == 3:
+        return torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64) / sqrt(2)
+    size, few = m.square().sum().sqrt(), 1 if n <= 5 else 2
+    outer = [
+        _polynomial(c, 1 / sqrt(n)) + (m[-k] / size).item()
+        for k, c in enumerate(SHAPIRO_OUTER[:few], start=1)
+    ]
+    a = m.clone()
+    rest = m[few : n - few].square().sum()
+    a /= (rest / (1 - 2 * sum(x**2 for x in outer))).sqrt()
+    for k, value in enumerate(outer):
+        a[k], a[-1 - k] = -value, value
+    return a
+
+
+def _shapiro_p_values(left: Float[Tensor, " D"], n: int) -> Float[Tensor, " D"]:
+    """p-values of W given ``1 - W``, which is log-normal after a transformation."""
+    if n == 3:
+        angle = (1 - left).sqrt().asin() - asin(sqrt(0.75))
+        return (6 / pi * angle).clamp(min=0)
+    y = left.clamp(min=torch.finfo(torch.float64).tiny).log()
+    mean, spread, at = SHAPIRO_MANY[0], SHAPIRO_MANY[1], log(n)
+    if n <= 11:
+        y = -(_polynomial((-2.273, 0.459), n) - y).clamp(min=1e-99).log()
+        mean, spread, at = SHAPIRO_FEW[0], SHAPIRO_FEW[1], float(n)
+    z = (y - _polynomial(mean, at)) / exp(_polynomial(spread, at))
+    return torch.special.ndtr(-z)
+
+
+def _polynomial(coefficients: tuple[float, ...], x: float) -> float:
+    return sum(c * x**k for k, c in enumerate(coefficients))
 
 
 def _noise_terms(

@@ -36,10 +36,11 @@ class BlockCholesky:
 
     def solve_lower_(self, x: Float[Tensor, "n B D R"]) -> Float[Tensor, "n B D R"]:
         """Solution of ``L y = x``, which takes the place of `x`."""
-        for i in range(len(x)):
+        rows, roots, below = x.unbind(), self.diagonal.unbind(), self.lower.unbind()
+        for i, (row, root) in enumerate(zip(rows, roots, strict=True)):
             if i > 0:
-                x[i].baddbmm_(self.lower[i - 1], x[i - 1], alpha=-1)
-            x[i] = _triangular(self.diagonal[i], x[i])
+                row.baddbmm_(below[i - 1], rows[i - 1], alpha=-1)
+            row.copy_(_triangular(root, row))
         return x
 
     def solve_transposed(
@@ -53,11 +54,13 @@ class BlockCholesky:
         return self._back_(x).reshape(rhs.shape)
 
     def _back_(self, x: Float[Tensor, "n B D R"]) -> Float[Tensor, "n B D R"]:
-        last = len(x) - 1
+        """Solution of ``L^T y = x``, which takes the place of `x`."""
+        rows, roots = x.unbind(), self.diagonal.mT.unbind()
+        above, last = self.lower.mT.unbind(), len(x) - 1
         for i in range(last, -1, -1):
             if i < last:
-                x[i].baddbmm_(self.lower[i].mT, x[i + 1], alpha=-1)
-            x[i] = _triangular(self.diagonal[i].mT, x[i], upper=True)
+                rows[i].baddbmm_(above[i], rows[i + 1], alpha=-1)
+            rows[i].copy_(_triangular(roots[i], rows[i], upper=True))
         return x
 
     def inverse_diagonal(self) -> Float[Tensor, "n B D D"]:
@@ -96,18 +99,20 @@ def factor(
             f"`lower` must have shape {[n - 1, batch, d, d]} for `diagonal` "
             f"{list(diagonal.shape)}; got {list(lower.shape)}."
         )
-    root = torch.empty_like(diagonal)
-    below = torch.empty_like(lower)
-    positive = torch.ones(batch, dtype=torch.bool, device=diagonal.device)
-    block = diagonal[0]
-    for i in range(n):
-        root[i], info = torch.linalg.cholesky_ex(block)
-        positive &= info == 0
+    root, below = torch.empty_like(diagonal), torch.empty_like(lower)
+    failed = torch.empty(n, batch, dtype=torch.int32, device=diagonal.device)
+    block, roots, belows = diagonal[0], root.unbind(), below.unbind()
+    # Square blocks in place: this loop is most of a smoother's time.
+    for i, (left, last) in enumerate(zip(roots, failed.unbind(), strict=True)):
+        torch.linalg.cholesky_ex(block, out=(left, last))
         if i < n - 1:
-            below[i] = _triangular(root[i], lower[i].mT).mT
-            block = torch.baddbmm(diagonal[i + 1], below[i], below[i].mT, alpha=-1)
-    return BlockCholesky(root, below, positive)
+            here = belows[i]
+            here.copy_(_triangular(left.mT, lower[i], upper=True, left=False))
+            block = torch.baddbmm(diagonal[i + 1], here, here.mT, alpha=-1)
+    return BlockCholesky(root, below, (failed == 0).all(0))
 
 
-def _triangular(matrix: Tensor, rhs: Tensor, *, upper: bool = False) -> Tensor:
-    return torch.linalg.solve_triangular(matrix, rhs, upper=upper)
+def _triangular(
+    matrix: Tensor, rhs: Tensor, *, upper: bool = False, left: bool = True
+) -> Tensor:
+    return torch.linalg.solve_triangular(matrix, rhs, upper=upper, left=left)
