@@ -1,5 +1,7 @@
 """Random features: a hidden layer that is drawn, not trained, and a linear head."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -287,6 +289,23 @@ class RandomFeatureField(LinearField):
         )
         level = sum(shares) * (basis[0] - top.sum(0))
         return (torch.cat(parts) + straight + level).reshape(*points.shape[1:-1], -1)
+
+    def with_heads(
+        self, heads: Float[Tensor, "R J O"]
+    ) -> Callable[[Float[Tensor, "R B D"]], Float[Tensor, "R B D"]]:
+        if self.depth > 1 or self.forcing_dim or torch.is_grad_enabled():
+            return super().with_heads(heads)
+        # In place, with ``tanh(x) = 2 sigmoid(2 x) - 1``.
+        (w, b), top = self.layers()[0], heads[:, 1 + self.dim :]
+        straight, level = heads[:, 1 : 1 + self.dim], heads[:, :1] - top.sum(1, True)
+        slope, doubled = 2 * w.T, 2 * top
+
+        def values(u: Float[Tensor, "R B D"]) -> Float[Tensor, "R B D"]:
+            s = torch.addmm(2 * b, u.flatten(0, 1), slope).sigmoid_()
+            flat = torch.baddbmm(level, u, straight)
+            return flat.baddbmm_(s.unflatten(0, u.shape[:2]), doubled)
+
+        return values
 
     def jacobian(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None

@@ -17,8 +17,8 @@ from ..weak.plan import SegmentSums, WeakForm, WeakPlan
 # Samples whose Jacobians are probed at a time.
 CHUNK = 4096
 # Rows up to which the p-values of the Shapiro-Wilk test are accurate, and Royston's
-# polynomials: of the outermost weights in 1 / sqrt(n), and of the mean and the logarithm
-# of the spread in log(n), or in n up to 11 rows.
+# polynomials: of the outermost weights in 1 / sqrt(n), and of the mean and the
+# logarithm of the spread in log(n), or in n up to 11 rows.
 SHAPIRO_ROWS = 5000
 SHAPIRO_OUTER = (
     (0.0, 0.221157, -0.147981, -2.07119, 4.434685, -2.706056),

@@ -32,8 +32,9 @@ WINDOW, ITERATIONS, TOLERANCE = 400, 10, 1e-2
 CHUNK = 1 << 22
 # Steps of the search for the process noise, in units of the one it begins with.
 LEVELS: tuple[float, ...] = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
-# Samples times entries of a state that this search uses, in evenly spread windows.
-NUMBERS = 100_000
+# Samples times entries of a state that this search uses, in evenly spread windows: on
+# 4000 samples, logarithms at levels that matter differ by ten and more.
+NUMBERS = 12_000
 
 
 @dataclass(frozen=True)

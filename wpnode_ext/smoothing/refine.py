@@ -49,9 +49,12 @@ class RefineSettings:
         update: how rounds improve the field. "projected": maximum likelihood with the
             states eliminated, for a :class:`~wpnode_ext.fields.LinearField` without
             inputs; "fit": the callback again; "auto": the first where it applies.
-        schedule: process noise of each round, in units of sigma; by default five rounds
-            for projected steps (seven for fields of more than a thousand unknowns),
-            else twenty.
+        schedule: process noise of each round, in units of sigma; by default at most
+            five rounds for projected steps (seven for fields of more than a thousand
+            unknowns), else twenty.
+        settled: change of the states, in units of sigma, below which projected steps
+            leave out further rounds with the same process noise. A tenth of the least
+            error of states; each step changes them far less than the one before.
         held_out: share of the values kept from smoother and field. When their error
             rises by two standard errors above its least, the process noise goes back to
             where they were predicted best; when it rises there too, the rounds end.
@@ -67,6 +70,7 @@ class RefineSettings:
 
     update: Update = "auto"
     schedule: Sequence[float] | None = None
+    settled: float = 1e-2
     held_out: float = 0.05
     max_iterations: int = 3
     substeps: int = 1
@@ -203,8 +207,8 @@ def refine(
         sigma: noise per component; estimated by default.
         progress: called with the number and the record of every round.
         **settings: the fields of :class:`RefineSettings`: `update`, `schedule`,
-            `held_out`, `max_iterations`, `substeps`, `window`, `overlap`, `samples`,
-            `error_bars`, `evidence`, `seed`.
+            `settled`, `held_out`, `max_iterations`, `substeps`, `window`, `overlap`,
+            `samples`, `error_bars`, `evidence`, `seed`.
     """
     how = RefineSettings(**settings)
     series = as_series(v, dt=dt, t=t, mask=mask)
@@ -384,6 +388,9 @@ def _run(
                 return course
             # The field may be better all the same, but not accurate to that level.
             states, levels = course.states, [course.level] * max(2, len(levels))
+        elif rounds.update == "projected" and course.history[-1].change < how.settled:
+            while levels and levels[0] == level:
+                levels.pop(0)
     _improve_with_all(task, course, field, level, states)
     return course
 
