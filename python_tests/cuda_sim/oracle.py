@@ -1,4 +1,4 @@
-"""What the operators must compute, in float64 with plain indexing."""
+"""The operators in float64 by plain indexing, as the expected results."""
 
 import torch
 from torch import Tensor

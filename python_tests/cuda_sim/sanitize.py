@@ -44,7 +44,7 @@ starts out of order, and on a grid of one block. Results are compared with plain
 
 
 def line(case: Case) -> str:
-    """A problem as the driver reads it."""
+    """The line by which the driver reads a problem."""
     sizes = (case.batch, case.n_samples, case.state, case.ell, case.q)
     starts = case.starts
     listed = ("uniform",) if starts is None else (len(starts), *starts)
@@ -52,7 +52,7 @@ def line(case: Case) -> str:
 
 
 def run(name: str, table: str) -> tuple[bool, str]:
-    """Whether all was well, and what the driver said last."""
+    """Returns whether the run succeeded, and the last line of the driver."""
     program = toolchain.build(
         "driver",
         [*toolchain.kernel_sources(), DRIVER],

@@ -92,7 +92,7 @@ def test_starts_outside_the_series_give_nan_and_touch_nothing_else(state):
     assert torch.equal(y[:, 2:6], kernels.corr(x, w, Segments(ell, starts=good)))
     assert y[:, [0, 1, 6, 7, 8]].isnan().all()
 
-    # The adjoint is spoiled where such a segment would lie, and nowhere else.
+    # The adjoint is NaN at the samples of such a segment, and nowhere else.
     ones = torch.ones(2, 9, state, dtype=torch.float64)
     back = kernels.corr_t(ones, w, Segments(ell, starts=bad), samples)
     want = kernels.corr_t(
@@ -166,7 +166,7 @@ LARGEST = 2**63 - 1
     "field", ["batch", "samples", "state", "segments", "ell", "max_blocks"]
 )
 def test_launchers_refuse_sizes_no_memory_holds(field, value):
-    """No array is there: a launcher that did not look at the sizes would read it."""
+    """Pointers are null: a launcher that does not check sizes would crash."""
     problem = Segments(4, q=1).struct(torch.float32, 2**10, 50, 2**16)
     if field == "batch" and value == 2**31:
         value = 2**40

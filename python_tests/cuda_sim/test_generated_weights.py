@@ -1,4 +1,4 @@
-"""Weights made on the device equal those of the C++ core; fused use needs no array."""
+"""Weights generated on the device equal those of the C++ core, stored or not."""
 
 from ctypes import byref, c_double, c_int, c_int64, c_void_p
 

@@ -1,4 +1,4 @@
-"""The operators differentiate each other: first and second derivatives through them."""
+"""First and second derivatives: the operators are derivatives of each other."""
 
 import pytest
 import torch
@@ -126,7 +126,7 @@ def test_gradient_of_the_loss_is_that_of_its_formula(segments, state):
 
 @pytest.mark.parametrize("dtype", list(kernels.DTYPES), ids=str)
 @pytest.mark.parametrize("factor", [1.0, 0.5, -3.1, 1e-3])
-def test_a_gradient_is_multiplied_as_torch_does_and_by_one_not_at_all(dtype, factor):
+def test_scaling_equals_torch_and_skips_a_factor_of_one(dtype, factor):
     values = torch.randn(300_001, dtype=torch.float64).to(dtype)
     by = torch.tensor(factor, dtype=kernels.accumulator(dtype))
     want = values * by.to(dtype)

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(
 ORDERS = (0, 1, 11)
 SCALE = 0.3
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-# Largest error over largest value. Sums of 16-bit data are float32: what is stored in
-# the accumulator type keeps float32's accuracy, the rest rounds once to storage.
+# Largest error over largest value. Sums of 16-bit data are float32: results in the
+# accumulator type have the accuracy of float32, all others are rounded to storage once.
 EXACT = {torch.float64: 1e-13, torch.float32: 2e-6}
 STORED = {**EXACT, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 

@@ -1,4 +1,4 @@
-"""How problems are cut into blocks, and what that costs in memory traffic."""
+"""The plan that cuts a problem into blocks, and its memory traffic."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The simulator computes what the CUDA language says and objects to wrong kernels."""
+"""The simulator follows the CUDA language and rejects wrong kernels."""
 
 import subprocess
 from pathlib import Path

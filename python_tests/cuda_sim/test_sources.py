@@ -1,4 +1,4 @@
-"""What the kernels' sources must not contain, and how every launch must end.
+"""Rules for the sources of the kernels: forbidden calls, and checks after a launch.
 
 A launcher that allocates or waits cannot be captured in a CUDA graph; an atomic sum of
 floating-point numbers has no fixed order; an unchecked launch fails in silence.

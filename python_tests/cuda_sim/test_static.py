@@ -1,4 +1,4 @@
-"""The judge of what nvcc makes sees what it is there to see, or says it cannot."""
+"""The checks of compiled kernels find every fault, or say what they lack."""
 
 import importlib
 import os

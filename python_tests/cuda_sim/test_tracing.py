@@ -1,7 +1,7 @@
-"""What torch.compile sees of the CUDA operators: types, shapes and devices, no values.
+"""The CUDA operators under torch.compile: types, shapes and devices, no values.
 
-Tracing works on tensors without data, so it needs neither a GPU nor a CUDA build. What
-it makes of a whole training step needs a device (test_cuda.py).
+Tracing works on tensors without data, so it needs neither a GPU nor a CUDA build. The
+test of a compiled training step needs a device (test_cuda.py).
 """
 
 from collections.abc import Iterator

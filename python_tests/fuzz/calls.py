@@ -1,6 +1,6 @@
-"""Calls of every operator entry: some meant to be valid, the others spoiled.
+"""Calls of every operator entry: half of them valid, the others with spoilt arguments.
 
-A call is made of nothing but its seed, so that the seed reproduces it.
+A call depends on its seed alone, so that the seed reproduces it.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ RAW = torch.ops.wpnode
 
 @dataclass
 class Call:
-    """One call and what is known of its result."""
+    """One call, with the expected result if there is one."""
 
     name: str
     function: Callable[..., Any]
     arguments: dict[str, Any]
-    valid: bool = True  # then it must not be refused
-    expected: Callable[..., Any] | None = None  # of the same arguments
+    valid: bool = True  # a valid call must not be refused
+    expected: Callable[..., Any] | None = None  # called with the same arguments
     listed: bool = False  # `starts` must be a vector of int64
     spoilt: list[str] = field(default_factory=list)
 
@@ -265,7 +265,7 @@ def _irregular(name: str, random: Random) -> Call:
 
 
 def _checks(name: str, random: Random) -> Call:
-    """What looks at integers only."""
+    """Functions that check integers and compute nothing."""
     at = draw_layout(random, even=True)
     starts = at.starts if at.starts is not None else torch.zeros(1, dtype=torch.int64)
     if name == "check_parameters":
@@ -343,7 +343,7 @@ MAKERS: dict[str, Callable[[str, Random], Call]] = {
 }
 # The operators themselves, which read and write memory, get most of the calls.
 NAMES = [*MAKERS, *4 * list(MAKERS)[:7]]
-# A size that asks for seconds of honest work, not for memory no machine has.
+# Sizes that fit into memory and take seconds; they are left out.
 SLOW = range(2**20, 2**34)
 
 
@@ -353,7 +353,7 @@ def make(seed: int) -> Call:
     name = random.choice(NAMES)
     call = MAKERS[name](name, random)
     if random.randrange(3):
-        call.expected = None  # the reference takes longer than everything else
+        call.expected = None  # the reference takes most of the time
     if random.randrange(2):
         for _ in range(random.choice((1, 1, 2, 3))):
             _spoil(call, random)
@@ -368,7 +368,7 @@ def _spoil(call: Call, random: Random) -> None:
     if name == "starts":
         starts = draw.spoiled_starts(random, value, random.randrange(6))
         if call.listed and not draw.is_vector(starts):
-            return  # tensors of another kind do not reach the entry
+            return  # the entry gets no tensors of another kind
         call.arguments[name] = starts
     elif isinstance(value, Tensor):
         call.arguments[name] = draw.spoiled(random, value)

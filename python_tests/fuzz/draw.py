@@ -1,4 +1,4 @@
-"""Random numbers, shapes and tensors that crowd where index arithmetic goes wrong."""
+"""Random numbers, shapes and tensors, most often near values that overflow."""
 
 from math import prod
 from random import Random
@@ -10,7 +10,7 @@ LARGEST = 2**63 - 1
 SMALLEST = -(2**63)
 SERIES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 OTHERS = (torch.int64, torch.int32, torch.bool, torch.complex64)
-# Larger arrays are not made: what would need them must be refused.
+# The fuzzer makes no larger arrays; calls that need them must be refused.
 MOST_ELEMENTS = 2**15
 _VALUES = (
     2
@@ -56,7 +56,7 @@ def size(random: Random) -> int:
 
 
 def any_shape(random: Random, axes: int) -> tuple[int, ...]:
-    """A shape that can be made: few elements, or none and axes of any length."""
+    """A shape of few elements, or of none with axes of any length."""
     if random.randrange(3):
         shape = [random.randrange(20) for _ in range(axes)]
     else:

@@ -1,4 +1,4 @@
-"""Makes a call and says what is wrong with what came of it."""
+"""Makes a call and checks its result or its refusal."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ REFUSALS = (
     OverflowError,
     IndexError,
 )
-# Larger results are looked at no closer: the reference gathers every segment.
+# Calls of more terms are not compared: the reference gathers every segment.
 MOST_TERMS = 2**21
 ROUNDING = 512
 
 
 def judge(call: Call) -> tuple[str, str | None]:
-    """The outcome ("refused", "accepted" or "compared"), and a complaint or None."""
+    """Returns "refused", "accepted" or "compared", and a complaint or None."""
     try:
         result = call.function(**call.arguments)
     except REFUSALS as error:
@@ -29,7 +29,7 @@ def judge(call: Call) -> tuple[str, str | None]:
         return "refused", f"a valid call was refused: {text}" if call.valid else None
     except Exception as error:
         return "refused", f"an unforeseen error: {error!r}"
-    # Times out of order have no weights, and no oracle knows what overflow leaves.
+    # Times out of order have no weights, and the results of an overflow are undefined.
     if call.expected is None or {"t", "dt", "scale"} & {*call.spoilt}:
         return "accepted", None
     if not _is_small(call):
@@ -42,7 +42,7 @@ def judge(call: Call) -> tuple[str, str | None]:
 
 
 def _is_small(call: Call) -> bool:
-    """Whether the reference can do the same in a moment."""
+    """Tells whether the reference needs few operations for the same call."""
     numbers = {k: v for k, v in call.arguments.items() if isinstance(v, int)}
     tensors = [v for v in call.arguments.values() if isinstance(v, Tensor)]
     terms = max((max(1, *x.shape, x.numel()) for x in tensors), default=1)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-# What a call may ask for on top of what torch itself takes: more is refused, whatever
-# the machine has.
+# Bytes a call may allocate beyond what the loaded process uses. A fixed limit gives the
+# same refusals on every machine.
 MEMORY = 512 * 2**20
 PATIENCE = 120.0  # seconds for one call
 CHUNK = 20_000  # calls of a child
@@ -30,7 +30,7 @@ CHUNK = 20_000  # calls of a child
 
 @dataclass
 class Tally:
-    """Outcomes by entry, and complaints by seed."""
+    """Numbers of outcomes by entry, and complaints."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ def fuzz(first: int, calls: int, *, say: bool = False) -> Tally:
 
 
 def _run_child(first: int, calls: int, tally: Tally) -> int:
-    """The first seed that is left to do."""
+    """Runs calls in a child process; returns the first seed that is left."""
     with tempfile.TemporaryFile() as place, tempfile.TemporaryFile("w+") as output:
         place.write(first.to_bytes(8, "little"))
         place.flush()
@@ -86,7 +86,7 @@ def _run_child(first: int, calls: int, tally: Tally) -> int:
 
 
 def _wait(child: subprocess.Popen, seen: mmap.mmap) -> bool:
-    """Waits for the child, or ends it when one call takes too long."""
+    """Waits for the child; kills it and returns True if one call takes too long."""
     last, since = b"", time.monotonic()
     while True:
         try:
@@ -116,7 +116,7 @@ def _be_child(descriptor: int, first: int, calls: int) -> None:
     from fuzz.calls import make
     from fuzz.judge import judge
 
-    make(0)  # whatever is loaded late is there now
+    make(0)  # loads what is loaded at the first use
     used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     outcomes: Counter[str] = Counter()
