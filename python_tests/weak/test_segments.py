@@ -4,7 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wpnode_ext.ops.checks import check_starts, count_segments, is_uniform, within
-from wpnode_ext.weak.segments import gap_free_runs, segment_starts, window_starts
+from wpnode_ext.weak.segments import (
+    gap_free_runs,
+    missing_values,
+    segment_starts,
+    window_starts,
+)
 
 
 def follows(n, lengths, missing, t, max_gap):
@@ -165,3 +170,13 @@ def test_a_step_past_the_end_is_cut_to_one_that_does_not_wrap_round(stop, q):
     step = within(q, stop)
     assert range(0, stop, step) == range(0, stop, q)
     assert step <= max(1, stop)
+
+
+def test_masks_of_samples_and_of_values_have_one_meaning() -> None:
+    v = torch.zeros(4, 2, 3)
+    samples = torch.tensor([False, True, False, False])
+    assert missing_values(samples, v).flatten(1).all(1).tolist() == samples.tolist()
+    values = torch.rand(v.shape) < 0.5
+    assert torch.equal(missing_values(values.numpy(), v), values)
+    with pytest.raises(ValueError, match="`mask` must have shape .* got .4, 6."):
+        missing_values(values.flatten(1), v)
