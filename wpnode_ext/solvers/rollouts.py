@@ -86,23 +86,7 @@ def rollout(
             members that need more count as diverged.
         dtype: of the computation; None keeps that of `u0`.
     """
-    if method not in ADAPTIVE + FIXED_STEP:
-        raise ValueError(
-            f"`method` must be one of {', '.join(ADAPTIVE + FIXED_STEP)}; "
-            f"got {method!r}."
-        )
-    if u0.dim() < 2:
-        raise ValueError(
-            f"`u0` must have shape [B, *state]; got {list(u0.shape)}. "
-            "Add a batch axis: u0[None]."
-        )
-    if not u0.isfinite().all():
-        raise ValueError("`u0` must be finite; got NaN or infinity.")
-    times = as_float64(t, "t").to(u0.device)
-    if times.dim() != 1 or len(times) == 0 or (times.diff() <= 0).any():
-        raise ValueError("`t` must be 1-D and strictly increasing.")
-    if step is not None and not step > 0:
-        raise ValueError(f"`step` must be positive; got {step}.")
+    times = _checked_times(u0, t, method, step)
     u0 = u0.to(dtype or u0.dtype)
     if bound is None:
         bound = 100.0 * max(1.0, u0.abs().max().item() if u0.numel() else 1.0)
@@ -126,6 +110,30 @@ def rollout(
     never = torch.full_like(times[:1], float("inf"))
     at = torch.where(diverged, times[bad.int().argmax(0)], never)
     return RolloutResult(u=u, t=times, diverged=diverged, diverged_at=at)
+
+
+def _checked_times(
+    u0: Float[Tensor, "B ..."], t: Array, method: str, step: float | None
+) -> Float[Tensor, " T"]:
+    """The times of a rollout as a tensor, after a check of its arguments."""
+    if method not in ADAPTIVE + FIXED_STEP:
+        raise ValueError(
+            f"`method` must be one of {', '.join(ADAPTIVE + FIXED_STEP)}; "
+            f"got {method!r}."
+        )
+    if u0.dim() < 2:
+        raise ValueError(
+            f"`u0` must have shape [B, *state]; got {list(u0.shape)}. "
+            "Add a batch axis: u0[None]."
+        )
+    if not u0.isfinite().all():
+        raise ValueError("`u0` must be finite; got NaN or infinity.")
+    times = as_float64(t, "t").to(u0.device)
+    if times.dim() != 1 or len(times) == 0 or (times.diff() <= 0).any():
+        raise ValueError("`t` must be 1-D and strictly increasing.")
+    if step is not None and not step > 0:
+        raise ValueError(f"`step` must be positive; got {step}.")
+    return times
 
 
 _Solve = Callable[[Field, Tensor, Tensor], Tensor]
