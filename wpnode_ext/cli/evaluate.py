@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data import Series
 from ..metrics import GoodnessOfFit
-from ..metrics.forecast import SOLVERS
+from ..metrics.climate import SOLVERS
 from ..model.forecaster import Forecaster
 from ..model.prepare import filtered
 from ..report.page import Judgement

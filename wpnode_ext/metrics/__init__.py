@@ -1,17 +1,24 @@
 """Judgement: how long a forecast holds, and whether its climate is right."""
 
-from .distances import joint_pdf, kernel_density, kl_divergence, marginal_kl, pdf
-from .forecast import (
-    Boundedness,
-    LeadTimeError,
-    SolverRow,
-    boundedness,
-    error_by_lead_time,
-    solver_robustness,
+from .climate import Boundedness, SolverRow, boundedness, solver_robustness
+from .distances import (
+    joint_pdf,
+    kernel_density,
+    kl_divergence,
+    marginal_kl,
+    pdf,
+    spectral_distance,
+    state_space_divergence,
 )
 from .goodness import GoodnessOfFit, goodness_of_fit, ljung_box, shapiro_wilk
-from .reconstruction import spectral_distance, state_space_divergence
-from .vpt import VPTResult, bootstrap_interval, normalised_error, vpt
+from .vpt import (
+    LeadTimeError,
+    VPTResult,
+    bootstrap_interval,
+    error_by_lead_time,
+    normalised_error,
+    vpt,
+)
 
 __all__ = [
     "Boundedness",

@@ -13,7 +13,7 @@ from ..common.typing import Array, Field
 from ..fields.base import device_of
 from ..solvers.rollouts import rollout
 from ..weak.segments import Runs, gap_free_runs, window_starts
-from . import VPTResult, error_by_lead_time, vpt
+from .vpt import VPTResult, error_by_lead_time, vpt
 
 
 @dataclass(frozen=True)

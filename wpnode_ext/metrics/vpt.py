@@ -1,4 +1,4 @@
-"""Valid prediction time: how long a forecast stays close to the truth."""
+"""Error of forecasts against lead time, and their valid prediction time."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -161,6 +161,44 @@ def normalised_error(
     return error.nan_to_num(nan=float("inf"), posinf=float("inf"))
 
 
+@dataclass(frozen=True)
+class LeadTimeError:
+    """Error of a set of forecasts against lead time.
+
+    Attributes:
+        rmse: root mean square of the normalised error over members still finite,
+            ``[T]``; NaN where no member is left.
+        finite: share of the members that are finite, ``[T]``: an error that stops
+            growing because members were lost is no success.
+    """
+
+    rmse: Float[Tensor, " T"]
+    finite: Float[Tensor, " T"]
+
+
+def error_by_lead_time(
+    u_hat: Array,
+    u: Array,
+    *,
+    definition: Definition = "pooled",
+    sigma: Array | None = None,
+) -> LeadTimeError:
+    """Root mean square over forecasts of the error of :func:`~wpnode_ext.vpt`.
+
+    Args:
+        u_hat, u: forecasts and truth, ``[T, B, *state]``.
+        definition: how components are weighted, as in :func:`~wpnode_ext.vpt`.
+        sigma: standard deviations ``[*state]``; default those of `u`.
+    """
+    forecast, truth = _pair(u_hat, u)
+    error = normalised_error(forecast, truth, definition=definition, sigma=sigma)
+    there = error.isfinite()
+    total = error.masked_fill(~there, 0.0).square().sum(1)
+    return LeadTimeError(
+        rmse=(total / there.sum(1)).sqrt(), finite=there.double().mean(1)
+    )
+
+
 def bootstrap_interval(
     values: Float[Tensor, " B"],
     *,
@@ -179,3 +217,13 @@ def bootstrap_interval(
     levels = torch.tensor([tail, 1 - tail], dtype=torch.float64)
     low, high = means.quantile(levels).tolist()
     return low, high
+
+
+def _pair(u_hat: Array, u: Array) -> tuple[Tensor, Tensor]:
+    forecast, truth = as_float64(u_hat, "u_hat"), as_float64(u, "u")
+    if forecast.shape != truth.shape or truth.dim() < 3:
+        raise ValueError(
+            "`u_hat` and `u` must have one shape [T, B, *state]; "
+            f"got {list(forecast.shape)} and {list(truth.shape)}."
+        )
+    return forecast, truth
