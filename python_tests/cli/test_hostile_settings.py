@@ -17,6 +17,7 @@ BROKEN = {
     "own tag": (b"name: !x y\n", "line 1: the tag"),
     "aliases": (LAUGHS.encode(), "line 2: aliases"),
     "nothing but a list": (b"- 1\n- 2\n", "expected `key: value`"),
+    "two documents": (b"seed: 1\n---\nseed: 2\n", "another document"),
     "nothing but a number": (b"5\n", "expected `key: value`"),
     "nothing but a word": (b"seed\n", "expected `key: value`"),
     "a word for a number": (b"weak: {ell: x}\n", "`weak.ell`"),

@@ -256,10 +256,10 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be a text file in UTF-8; {error}.") from None
     check_plain(text, str(path))
-    # An empty file has no root.
-    if not isinstance(yaml.compose(text, yaml.SafeLoader), yaml.MappingNode | None):
-        raise ValueError(f"{path}: expected `key: value` lines at the top level.")
     try:
+        # An empty file has no root.
+        if not isinstance(yaml.compose(text, yaml.SafeLoader), yaml.MappingNode | None):
+            raise ValueError("expected `key: value` lines at the top level")
         # A key that is there twice is refused by it, and 1e-3 is a number.
         values = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
