@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -210,21 +211,41 @@ class Climate:
         return f"{text} (system: {self.lyapunov_reference:g})"
 
 
+@dataclass(frozen=True)
+class ClimateSettings:
+    """Settings of :func:`evaluate_climate`.
+
+    Attributes:
+        duration: time of each forecast; default 20 Lyapunov times, at most half of the
+            longest stretch of the reference.
+        members: number of forecasts.
+        length: length of the periodic line the states live on; then densities are those
+            of (u_x, u_xx), else of every component.
+        solvers: the first makes the forecasts; all are compared.
+        step: longest step of the fixed-step ones; default the distance of the samples.
+        exponent: whether the maximal Lyapunov exponent of the field is computed, which
+            takes as long as several forecasts.
+        seed: of the choice of starts.
+    """
+
+    duration: float | None = None
+    members: int = 20
+    length: float | None = None
+    solvers: Sequence[str] = SOLVERS
+    step: float | None = None
+    exponent: bool = True
+    seed: int = 0
+
+
 def evaluate_climate(
     field: Field,
     u: Array,
     dt: float,
     *,
     lyapunov_exponent: float | None = None,
-    duration: float | None = None,
-    members: int = 20,
-    length: float | None = None,
-    solvers: Sequence[str] = SOLVERS,
-    step: float | None = None,
-    exponent: bool = True,
     lengths: Sequence[int] | None = None,
     mask: Array | None = None,
-    seed: int = 0,
+    **settings: Any,
 ) -> Climate:
     """Compares long forecasts from states of a reference with the whole of it.
 
@@ -233,83 +254,78 @@ def evaluate_climate(
         u: reference ``[N, *state]``; as clean as can be had.
         dt: distance of its samples.
         lyapunov_exponent: of the system, for the table and the default duration.
-        duration: time of each forecast; default 20 Lyapunov times, at most half of the
-            longest stretch of the reference.
-        members: number of forecasts.
-        length: length of the periodic line `u` lives on; then densities are those of
-            (u_x, u_xx), else of every component.
-        solvers: the first makes the forecasts; all are compared.
-        step: longest step of the fixed-step ones; default `dt`.
-        exponent: compute the maximal Lyapunov exponent of the field, which takes as
-            long as several forecasts.
         lengths, mask: as in :func:`~wpnode_ext.metrics.evaluation.evaluate_field`.
-        seed: of the choice of starts.
+        **settings: the fields of :class:`ClimateSettings`: `duration`, `members`,
+            `length`, `solvers`, `step`, `exponent`, `seed`.
     """
-    truth = as_float64(u, "u")
+    how, truth = ClimateSettings(**settings), as_float64(u, "u")
     runs = reference_runs(len(truth), lengths, mask)
-    longest = max((stop - first for first, stop in runs), default=0)
+    duration = how.duration
     if duration is None:
-        duration = dt * (longest // 2)
+        duration = dt * (max((stop - a for a, stop in runs), default=0) // 2)
         if lyapunov_exponent is not None:
             duration = min(duration, DURATION / lyapunov_exponent)
     steps = max(1, round(duration / dt))
-    starts = draw_starts(runs, steps, members, seed)
+    starts = draw_starts(runs, steps, how.members, how.seed)
     t = dt * torch.arange(steps + 1, dtype=torch.float64)
     first = truth[starts]
     states = torch.cat([truth[a:b] for a, b in runs]).flatten(1)
     # A component that never changes has no density.
     moving = states.std(0, correction=0) > 0
-    kind = "marginal" if length is None else "joint"
-
-    def divergence(u_hat: Tensor, reference: Tensor) -> float:
-        x = u_hat.reshape(-1, len(moving))
-        x = x[x.isfinite().all(1)]
-        if len(x) < 10:
-            return float("inf")
-        if kind == "marginal":
-            x, reference = x[:, moving], reference[:, moving]
-        return kl_divergence(x, reference, kind=kind, length=length)
-
-    how = {"step": step, "rtol": TOLERANCE, "atol": TOLERANCE}
-    result = rollout(field, first, t, method=solvers[0], **how)
+    divergence = partial(_divergence, moving=moving, length=how.length)
+    tolerances = {"rtol": TOLERANCE, "atol": TOLERANCE}
+    result = rollout(
+        field, first, t, method=how.solvers[0], step=how.step, **tolerances
+    )
     u_hat = result.u.cpu()
     path = u_hat.flatten(2)[..., moving]
     wanted = torch.stack([truth[s : s + steps + 1] for s in starts.tolist()], 1)
-    half = len(states) // 2
     others = solver_robustness(
         field,
         first,
         t,
         reference=states,
-        methods=solvers[1:],
-        step=step,
+        methods=how.solvers[1:],
+        step=how.step,
         distance=divergence,
         tolerance=TOLERANCE,
     )
-    kl = divergence(u_hat, states)
+    kl, half = divergence(u_hat, states), len(states) // 2
     bounded = boundedness(u_hat, truth)
-    own = SolverRow(solvers[0], result.diverged.double().mean().item(), kl)
+    own = SolverRow(how.solvers[0], result.diverged.double().mean().item(), kl)
+    lyapunov = None
+    if how.exponent:
+        # Of the attractor, if there is one: not of forecasts that left it.
+        lyapunov = _exponent(field, first[bounded.bounded], dt, duration)
+    few = int(moving.sum()) <= FEW_COMPONENTS
     return Climate(
         kl=kl,
         kl_halves=divergence(states[:half], states[half:]),
-        kl_kind=kind,
+        kl_kind="marginal" if how.length is None else "joint",
         state_space=state_space_divergence(
-            path,
-            states[:, moving],
-            method="binned" if int(moving.sum()) <= FEW_COMPONENTS else "gmm",
-            seed=seed,
+            path, states[:, moving], method="binned" if few else "gmm", seed=how.seed
         ),
         spectral=spectral_distance(path, wanted.flatten(2)[..., moving]),
         bounded=bounded,
-        # Of the attractor, if there is one: not of forecasts that left it.
-        lyapunov=_exponent(field, first[bounded.bounded], dt, duration)
-        if exponent
-        else None,
+        lyapunov=lyapunov,
         lyapunov_reference=lyapunov_exponent,
         solvers=(own, *others),
         t=t,
         u_hat=u_hat,
     )
+
+
+def _divergence(
+    u_hat: Tensor, reference: Tensor, *, moving: Tensor, length: float | None
+) -> float:
+    """KL divergence of the densities; infinity where few states are finite."""
+    x = u_hat.reshape(-1, len(moving))
+    x = x[x.isfinite().all(1)]
+    if len(x) < 10:
+        return float("inf")
+    if length is None:
+        return kl_divergence(x[:, moving], reference[:, moving])
+    return kl_divergence(x, reference, kind="joint", length=length)
 
 
 def _exponent(
