@@ -273,9 +273,14 @@ def evaluate_climate(
     # A component that never changes has no density.
     moving = states.std(0, correction=0) > 0
     divergence = partial(_divergence, moving=moving, length=how.length)
-    tolerances = {"rtol": TOLERANCE, "atol": TOLERANCE}
     result = rollout(
-        field, first, t, method=how.solvers[0], step=how.step, **tolerances
+        field,
+        first,
+        t,
+        method=how.solvers[0],
+        step=how.step,
+        rtol=TOLERANCE,
+        atol=TOLERANCE,
     )
     u_hat = result.u.cpu()
     path = u_hat.flatten(2)[..., moving]
