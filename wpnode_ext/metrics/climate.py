@@ -255,8 +255,7 @@ def evaluate_climate(
         dt: distance of its samples.
         lyapunov_exponent: of the system, for the table and the default duration.
         lengths, mask: as in :func:`~wpnode_ext.metrics.evaluation.evaluate_field`.
-        **settings: the fields of :class:`ClimateSettings`: `duration`, `members`,
-            `length`, `solvers`, `step`, `exponent`, `seed`.
+        **settings: the fields of :class:`ClimateSettings`, for instance `duration`.
     """
     how, truth = ClimateSettings(**settings), as_float64(u, "u")
     runs = reference_runs(len(truth), lengths, mask)
