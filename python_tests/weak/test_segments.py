@@ -101,6 +101,17 @@ def test_count_is_the_number_of_starts(n, ell, q):
     starts = segment_starts(n, ell, q)
     assert len(starts) == count_segments(n, ell, q)
     assert is_uniform(starts, n, ell, q)
+    assert not is_uniform(starts + 1, n, ell, q) or len(starts) == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "ell", "q"),
+    [(12, 77 - 2**63, 2**63 - 1), (-5, 100 - 2**63, 2**63 - 100), (9, 4, 2**63 - 1)],
+)
+def test_one_start_is_uniform_for_steps_near_the_end_of_int64(n, ell, q) -> None:
+    assert is_uniform(torch.tensor([0]), n, ell, q)
+    assert not is_uniform(torch.tensor([1]), n, ell, q)
+    assert not is_uniform(torch.tensor([0, q]), n, ell, q)
 
 
 def test_a_gap_is_three_median_steps_by_default():

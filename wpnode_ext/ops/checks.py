@@ -91,9 +91,12 @@ def count_segments(n_samples: int, ell: int, q: int) -> int:
 
 def is_uniform(starts: Tensor, n_samples: int, ell: int, q: int) -> bool:
     """True if `starts` is the ``0, q, 2q, ...`` of one series without gaps."""
-    stop = max(0, n_samples - ell)
-    every = torch.arange(0, stop, within(q, stop), device=starts.device)
-    return torch.equal(starts, every)
+    if q < 1:
+        raise ValueError(f"`q` must be an integer >= 1; got {q}.")
+    count = -(-max(0, n_samples - ell) // q)
+    if len(starts) != count or (count - 1) * q >= 2**63:
+        return False
+    return torch.equal(starts, q * torch.arange(count, device=starts.device))
 
 
 def within(q: int, stop: int) -> int:
