@@ -1,5 +1,6 @@
 """The closed form behind the estimator: choice, refined states, ensemble, fallback."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -133,6 +134,22 @@ def test_the_choice_of_method_has_a_reason(change, method: str, why: str) -> Non
     assert choose_method(wide, TrainConfig())[0] == "wp"
     own = torch.nn.Linear(2, 2)
     assert choose_method(series, TrainConfig(), own)[0] == "wp"
+
+
+def test_an_unstable_step_does_not_judge_a_stable_field(fitted, monkeypatch) -> None:
+    """Least squares at the smoothed states take its place."""
+    solved = fitted.solved_
+    good = solved.without_end(0.1)
+
+    def again(self, part, states):
+        field = deepcopy(solved.field)
+        # Every state grows by a factor e in a tenth of the time unit.
+        field.set_coefficients(10.0 * torch.eye(3, 2, dtype=torch.float64).roll(1, 0))
+        return field
+
+    monkeypatch.setattr(type(solved.refinement), "again", again)
+    found = solved.without_end(0.1)
+    assert (found.coefficients - good.coefficients).abs().max() < 0.05
 
 
 def test_errors_much_smaller_than_the_signal_are_no_complaint(fitted) -> None:

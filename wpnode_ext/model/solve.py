@@ -408,13 +408,28 @@ def _refit(
     """Fits the field anew to part of the observations, as it was fitted to all."""
 
     def refit(part: Series, states: Tensor) -> LinearField:
-        if refinement is None or not refinement.projected:
-            return problem.solve_smooth(deepcopy(field), part, states)
-        found = refinement.again(part, states)
-        assert isinstance(found, LinearField)
-        return found
+        if refinement is not None and refinement.projected:
+            found = refinement.again(part, states)
+            assert isinstance(found, LinearField)
+            if _forecasts_as_well(found, field, replace(part, v=states, mask=None)):
+                return found
+        return problem.solve_smooth(deepcopy(field), part, states)
 
     return refit
+
+
+def _forecasts_as_well(
+    found: LinearField, field: LinearField, smooth: Series, leads: int = 100
+) -> bool:
+    """Whether one field forecasts the data it was fitted to about as well as another.
+
+    A step of thousands of coefficients, of which the data determine a part, can end in
+    a field that is unstable.
+    """
+    validate = ForecastValidation(smooth, starts=16, horizon=leads)
+    heads = torch.stack([found.coefficients, field.coefficients]).detach()
+    new, old = validate.compare(deepcopy(field), heads).tolist()
+    return new <= 2.0 * old + 0.01
 
 
 def _in_units(found: Refinement | None, scaler: Scaler) -> RefinedStates | None:
