@@ -12,7 +12,7 @@ from problems import lorenz63_field, noisy_lorenz63
 from trajectories import add_noise, lorenz63
 from wpnode_ext import ops, rollout, segment_weights, vpt
 from wpnode_ext.closed_form import fit_closed_form
-from wpnode_ext.common.typing import Field
+from wpnode_ext.common.arrays import Field
 from wpnode_ext.data import make_series
 from wpnode_ext.fields import LibraryField, RandomFeatureField
 from wpnode_ext.fields.linear import LinearField

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..common.arrays import Array
 from ..common.registry import Registry, suggestion
-from ..common.typing import Array
 from ..coordinates.scaling import Scaler, make_scaler, scale_series
 from ..data import Data, Series, as_series
 from ..model.choose import choose_weak_form

@@ -11,8 +11,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from ..data import Data, Series, as_series
 from ..fields import Forcing
 from ..metrics import GoodnessOfFit

@@ -1,10 +1,19 @@
-"""Turns arrays and seeds of users into tensors and generators."""
+"""Arrays, seeds and fields of users: their types, and tensors made of them."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from .typing import Array
+# ``field(t, u) -> du/dt``, batched over the leading axes of ``u``. The time may be a
+# number, a scalar tensor, or one value a batch element.
+Field = Callable[[Any, Tensor], Tensor]
+
+# Arrays of users; integers become float64.
+Array = Tensor | NDArray[np.generic]
 
 
 def as_float64(x: Array, name: str) -> Tensor:

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ..common.arrays import as_float64
-from ..common.typing import Array, Field
+from ..common.arrays import Array, Field, as_float64
 from ..weak.noise import estimate_noise
 from .scaling import LinearScaler
 

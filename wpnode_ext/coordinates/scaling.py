@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ..common.arrays import as_float64
+from ..common.arrays import Array, Field, as_float64
 from ..common.files import check_tensor
 from ..common.registry import Registry
-from ..common.typing import Array, Field
 from ..data import Series
 from .manifold import Completion, check_completion, check_matrix, fit_completion
 from .symmetry import Symmetry

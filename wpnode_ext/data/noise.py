@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..common.arrays import as_float64, as_generator, like_given
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64, as_generator, like_given
 
 NoiseMode = Literal["global_rms", "component_rms", "component_std"]
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from ..common.arrays import as_float64
+from ..common.arrays import Array, as_float64
 from ..common.files import printable, replacing
-from ..common.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from ..metrics import joint_pdf, pdf
 from .canvas import DATA, MODEL, TRUTH, as_members, component_name, empty_figure
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from ..weak.selection import WeakFormChoice
 from .canvas import DATA, MODEL, TRUTH, component_name, empty_figure
 

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..common.arrays import as_float64
-from ..common.typing import Array, Field
+from ..common.arrays import Array, Field, as_float64
 from ..solvers.rollouts import rollout
 from .distances import kl_divergence, spectral_distance, state_space_divergence
 from .evaluation import draw_starts, reference_runs

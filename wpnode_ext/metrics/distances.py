@@ -9,8 +9,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..common.arrays import as_float64, as_generator
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64, as_generator
 
 # Densities below this share of their largest value are rounding of the transform.
 FLOOR = 1e-10

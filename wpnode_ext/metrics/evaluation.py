@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..common.arrays import as_float64
-from ..common.typing import Array, Field
+from ..common.arrays import Array, Field, as_float64
 from ..fields.base import device_of
 from ..solvers.rollouts import rollout
 from ..weak.segments import Runs, gap_free_runs, window_starts

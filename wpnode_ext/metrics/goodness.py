@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..common.arrays import as_float64, as_generator
-from ..common.typing import Array, Field
+from ..common.arrays import Array, Field, as_float64, as_generator
 from ..solvers.rollouts import in_dtype
 from ..weak.noise import estimate_noise
 from ..weak.plan import SegmentSums, WeakForm, WeakPlan

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..common.typing import Field
+from ..common.arrays import Field
 from ..solvers.rollouts import in_dtype
 from ..solvers.runge_kutta import integrate
 

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..common.arrays import as_float64, as_generator
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64, as_generator
 
 Definition = Literal["pooled", "componentwise", "segment"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..common.typing import Array
+from ..common.arrays import Array
 from ..coordinates.reduced import Coordinates
 from ..coordinates.symmetry import Symmetry
 from ..data import Data, Series, as_series

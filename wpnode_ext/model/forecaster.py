@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from ..coordinates.scaling import Scaler, scale_series
 from ..data import Data, Series, as_series
 from ..fields import Forcing

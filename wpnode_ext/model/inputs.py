@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from ..coordinates.scaling import Scaler
 from ..data import Series
 from ..fields import Forcing

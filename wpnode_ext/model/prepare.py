@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from ..coordinates.reduced import Coordinates
 from ..coordinates.scaling import (
     LinearScaler,

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..common.typing import Field
+from ..common.arrays import Field
 from ..data import Series
 from .gauss_newton import Problem, Windows, minimise
 from .smoother import as_problem

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..common.typing import Array
+from ..common.arrays import Array
 from ..data import Series
 from ..weak.noise import estimate_noise
 from ..weak.segments import gap_free_runs

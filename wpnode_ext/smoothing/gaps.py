@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..common.typing import Field
+from ..common.arrays import Field
 from ..data import Series
 from ..weak.segments import gap_free_runs
 from .first_states import LocalFit

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..common.typing import Array, Field
+from ..common.arrays import Array, Field
 from ..data import Series, as_series
 from ..fields.linear import LinearField
 from .first_states import LocalFit, first_states, is_negligible, least_noise

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..common.arrays import as_generator
-from ..common.typing import Field
+from ..common.arrays import Field, as_generator
 from ..data import Series
 from ..fields.linear import LinearField
 from .evidence import likely_process_noise, state_evidence

@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..common.arrays import as_float64
-from ..common.typing import Array, Field
+from ..common.arrays import Array, Field, as_float64
 from ..data import Series, as_series
 from ..weak.segments import gap_free_runs
 from .gauss_newton import Problem, Windows, minimise

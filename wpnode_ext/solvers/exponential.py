@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..common.typing import Field
+from ..common.arrays import Field
 from ..fields.base import call_field, time_for
 
 # Decay over a step up to which Runge-Kutta steps of fourth order are stable.

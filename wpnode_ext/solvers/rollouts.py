@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ..common.arrays import as_float64
-from ..common.typing import Array, Field
+from ..common.arrays import Array, Field, as_float64
 from .exponential import Etdrk4, linear_part
 from .runge_kutta import integrate
 

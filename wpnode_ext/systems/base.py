@@ -9,8 +9,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..common.arrays import as_float64, as_generator
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64, as_generator
 
 # Local error of reference trajectories; on Lorenz-63 the error after one time unit is
 # below 1e-10, far below what any model can reach.

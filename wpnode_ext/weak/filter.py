@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .. import ops
-from ..common.arrays import as_float64, like_given
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64, like_given
 from ..ops.checks import check_layout
 from .segments import missing_values
 from .test_functions import PolynomialBump

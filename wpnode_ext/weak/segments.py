@@ -13,8 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from ..ops.checks import check_layout
 
 Runs = list[tuple[int, int]]

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..common.arrays import as_float64
-from ..common.typing import Array
+from ..common.arrays import Array, as_float64
 from .filter import filter_series, marked_missing, noise_share, score_filter
 from .noise import estimate_noise
 from .segments import gap_free_runs
