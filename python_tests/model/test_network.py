@@ -94,5 +94,5 @@ def test_the_report_of_a_network_shows_its_states_and_its_spread(
     assert main(["report", "runs/run", "--no-climate", "--starts", "4"]) == 0
     page = (tmp_path / "runs/run/report.html").read_text()
     assert "States refined with the field" in page and "error of refined" in page
-    assert "were missed by" in page and "members of the ensemble" in page
+    assert "noise variances" in page and "members of the ensemble" in page
     assert (tmp_path / "runs/run/figures/states.png").exists()

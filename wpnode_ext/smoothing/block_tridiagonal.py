@@ -82,6 +82,7 @@ class BlockCholesky:
         return blocks
 
 
+@torch.no_grad()
 def factor(
     diagonal: Float[Tensor, "n B D D"], lower: Float[Tensor, "m B D D"]
 ) -> BlockCholesky:
