@@ -1,4 +1,4 @@
-"""Statistics of long forecasts by fields whose climate is known."""
+"""Statistics, bounds and solvers of long forecasts whose climate is known."""
 
 import math
 
@@ -7,8 +7,9 @@ import torch
 
 from problems import lorenz63_field
 from trajectories import lorenz63
+from wpnode_ext.metrics import boundedness, solver_robustness
 from wpnode_ext.metrics.climate import evaluate_climate
-from wpnode_ext.systems import KuramotoSivashinsky
+from wpnode_ext.systems import KuramotoSivashinsky, Lorenz63
 
 DT = 0.02
 OPTIONS = {"members": 10, "duration": 5.0}
@@ -163,3 +164,57 @@ def test_the_summary_is_made_of_builtin_types(reference) -> None:
     assert set(numbers["solvers"]) == {"rk4"}
     assert type(numbers["kl"]) is float
     assert len(result.rows()) == 6
+
+
+def test_members_are_bounded_by_the_box_of_the_truth_and_a_margin() -> None:
+    u = torch.tensor([[0.0, 0.0], [2.0, 4.0]])
+    u_hat = torch.ones(6, 4, 2)
+    u_hat[3, 1, 0] = 2.9
+    u_hat[3:, 2, 0] = 3.1
+    u_hat[2:, 3, 1] = math.nan
+    result = boundedness(u_hat, u, margin=0.5)
+    assert result.bounded.tolist() == [True, True, False, False]
+    assert result.leaves_at.tolist() == [6, 6, 3, 2]
+    assert result.share == 0.5
+
+
+def test_returning_does_not_help() -> None:
+    u_hat = torch.zeros(5, 1, 1)
+    u_hat[2] = 100.0
+    result = boundedness(u_hat, torch.tensor([[-1.0], [1.0]]))
+    assert result.leaves_at.tolist() == [2] and result.share == 0.0
+
+
+def test_accurate_solvers_agree_on_the_climate_and_coarse_ones_do_not() -> None:
+    system = Lorenz63()
+    starts = system.simulate(20, 1.0)
+    t = torch.arange(300, dtype=torch.float64) * 0.05
+    rows = solver_robustness(
+        system.field, starts, t, methods=("dopri5", "rk4", "euler"), tolerance=1e-5
+    )
+    assert [row.method for row in rows] == ["dopri5", "rk4", "euler"]
+    first, second, coarse = rows
+    assert first.diverged == second.diverged == 0.0
+    assert first.distance == pytest.approx(0.0, abs=1e-12)
+    assert second.distance < 0.1
+    # Euler steps of 0.05 leave the attractor.
+    assert coarse.diverged == 1.0 and coarse.distance == math.inf
+
+
+def test_the_distance_may_be_chosen() -> None:
+    starts = torch.ones(2, 1, dtype=torch.float64)
+    rows = solver_robustness(
+        lambda t, u: -u,
+        starts,
+        [0.0, 1.0],
+        reference=starts,
+        methods=("euler",),
+        distance=lambda u_hat, u: (u_hat[-1] - u).abs().max().item(),
+    )
+    assert rows[0].distance == 1.0
+
+
+def test_bounds_refuse_states_of_another_shape() -> None:
+    u = torch.randn(5, 3, 2)
+    with pytest.raises(ValueError, match="end in the same state"):
+        boundedness(u, u[..., :1])

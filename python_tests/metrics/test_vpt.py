@@ -1,11 +1,17 @@
-"""Valid prediction times of errors that were made to order."""
+"""Valid prediction times and errors by lead time of constructed forecasts."""
 
 import math
 
 import pytest
 import torch
 
-from wpnode_ext.metrics import bootstrap_interval, normalised_error, vpt
+from trajectories import normal
+from wpnode_ext.metrics import (
+    bootstrap_interval,
+    error_by_lead_time,
+    normalised_error,
+    vpt,
+)
 
 SETTINGS = {"dt": 0.1, "lyapunov_exponent": 2.0, "threshold": 0.5}
 
@@ -133,3 +139,46 @@ def test_bad_requests_are_refused() -> None:
         vpt(u, u, dt=0.1, lyapunov_exponent=1.0, threshold=0)
     with pytest.raises(ValueError, match="a component of `u` never changes"):
         vpt(u * 0, u * 0, **SETTINGS)
+
+
+def test_error_is_in_units_of_the_spread() -> None:
+    u = normal(50, 4, 2) * torch.tensor([1.0, 10.0])
+    sigma = torch.tensor([1.0, 10.0])
+    growth = torch.linspace(0, 2, 50, dtype=torch.float64)[:, None, None]
+    result = error_by_lead_time(u + growth * sigma, u, sigma=sigma)
+    torch.testing.assert_close(result.rmse, growth[:, 0, 0])
+    assert result.finite.tolist() == [1.0] * 50
+
+
+def test_components_are_weighted_as_the_definition_says() -> None:
+    u = torch.zeros(1, 1, 2, dtype=torch.float64)
+    u_hat = torch.tensor([[[1.0, 0.0]]])
+    sigma = torch.tensor([1.0, 7.0])
+    pooled = error_by_lead_time(u_hat, u, sigma=sigma)
+    each = error_by_lead_time(u_hat, u, definition="componentwise", sigma=sigma)
+    assert pooled.rmse.item() == pytest.approx((1 / 50) ** 0.5)
+    assert each.rmse.item() == pytest.approx((1 / 2) ** 0.5)
+
+
+def test_lost_members_are_counted() -> None:
+    u = normal(10, 4, 1)
+    u_hat = u + 1.0
+    u_hat[5:, 0] = math.nan
+    u_hat[8:] = math.inf
+    result = error_by_lead_time(u_hat, u, sigma=torch.ones(1))
+    assert result.finite.tolist() == [1.0] * 5 + [0.75] * 3 + [0.0] * 2
+    assert result.rmse[:8].tolist() == pytest.approx([1.0] * 8)
+    assert result.rmse[8:].isnan().all()
+
+
+def test_spread_is_that_of_the_truth_unless_given() -> None:
+    u = torch.tensor([3.0, -3.0], dtype=torch.float64).repeat(10)[:, None, None]
+    assert error_by_lead_time(u + 6, u).rmse.tolist() == pytest.approx([2.0] * 20)
+
+
+def test_bad_requests_of_errors_by_lead_time_are_refused() -> None:
+    u = torch.randn(5, 3, 2)
+    with pytest.raises(ValueError, match="must have one shape"):
+        error_by_lead_time(u[:2], u)
+    with pytest.raises(ValueError, match="a component of `u` never changes"):
+        error_by_lead_time(u * 0, u * 0)

@@ -1,4 +1,4 @@
-"""The smoother against the Kalman recursions, its limits, and Monte Carlo."""
+"""The smoother and draws of states against Kalman recursions and Monte Carlo."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,13 @@ from problems import lorenz63_field
 from trajectories import lorenz63, normal
 from wpnode_ext.data import Series, make_series
 from wpnode_ext.fields import MLPField
-from wpnode_ext.smoothing import smooth_states
+from wpnode_ext.smoothing import likely_states, smooth_states
 from wpnode_ext.smoothing.gauss_newton import Windows
 from wpnode_ext.smoothing.steps import ModelStep
 
 ROTATION = torch.tensor([[-0.1, 1.0], [-1.3, -0.05]], dtype=torch.float64)
+# Interval, noise and process noise of the observations that states are drawn from.
+DT, NOISE, PROCESS = 0.2, 0.3, 0.05
 
 
 def linear_field(t: object, u: Tensor) -> Tensor:
@@ -250,3 +252,72 @@ def test_a_series_has_its_own_times_and_gaps() -> None:
     series = make_series(normal(30, 2), dt=0.1)
     with pytest.raises(ValueError, match="`dt` must not be given"):
         smooth_states(linear_field, series, sigma=1.0, process_noise=0.1, dt=0.2)
+
+
+def observations(n: int = 60) -> Tensor:
+    u = [torch.tensor([1.0, 0.5], dtype=torch.float64)]
+    step = torch.from_numpy(rk4_matrix(ROTATION.numpy(), DT))
+    for _ in range(n - 1):
+        u.append(step @ u[-1])
+    noise = normal(n, 2, seed=0)
+    return torch.stack(u) + NOISE * noise
+
+
+def draw_states(v: Tensor, sample: int, count: int, **options) -> Tensor:
+    """Of one field, from windows side by side."""
+    return likely_states(
+        [linear_field],
+        make_series(v, dt=DT),
+        torch.full((count,), sample),
+        sigma=NOISE,
+        process_noise=PROCESS,
+        start=v,
+        **options,
+    )[0]
+
+
+@pytest.mark.parametrize("sample", [0, 5, 11])
+def test_draws_have_the_mean_and_the_covariance_of_kalman(sample: int) -> None:
+    v, count = observations(12), 4000
+    steps = [rk4_matrix(ROTATION.numpy(), DT)] * (len(v) - 1)
+    seen = np.ones(v.shape, dtype=bool)
+    means, covs = rts_smoother(v.numpy(), seen, steps, NOISE, [PROCESS] * len(steps))
+    found, cov = draw_states(v, sample, count).numpy(), covs[sample]
+    error = np.sqrt(np.diag(cov) / count)
+    assert (np.abs(found.mean(0) - means[sample]) < 5 * error).all()
+    # A covariance of M draws scatters by sqrt((c_ii c_jj + c_ij^2) / M).
+    scale = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / count)
+    assert (np.abs(np.cov(found.T) - cov) < 5 * scale).all()
+
+
+def test_members_have_states_of_their_own() -> None:
+    v = observations()
+
+    def slower(t: object, u: Tensor) -> Tensor:
+        return 0.9 * linear_field(t, u)
+
+    series, at = make_series(v, dt=DT), torch.full((40,), 59)
+    how = {"sigma": NOISE, "process_noise": 1e-3, "start": v}
+    one, other = likely_states([linear_field, slower], series, at, **how)
+    gap = one.mean(0) - other.mean(0)
+    assert gap.norm() > 5 * one.std(0).norm() / 40**0.5
+
+
+def test_the_same_seed_gives_the_same_starts() -> None:
+    v = observations()
+    first, again, other = (draw_states(v, 30, 2, seed=seed) for seed in (1, 1, 2))
+    torch.testing.assert_close(first, again, rtol=0, atol=0)
+    assert (first != other).all()
+
+
+def test_windows_end_with_the_record() -> None:
+    v = observations()
+    for sample in (0, 3, 57, 59):
+        whole, part = (draw_states(v, sample, 400, window=w) for w in (60, 40))
+        gap = (whole.mean(0) - part.mean(0)).abs()
+        assert (gap < 0.1 * whole.std(0) + 5 * whole.std(0) * (2 / 400) ** 0.5).all()
+
+
+def test_samples_beyond_the_record_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`at` must lie in 0 .. 59; got 60 .. 60"):
+        draw_states(observations(), 60, 1)
