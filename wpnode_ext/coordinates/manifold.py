@@ -6,6 +6,7 @@ by a regression of the observations on the coordinates. Noise in the observation
 averages out; noise in the coordinates would not, so that refined states are needed.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,19 +18,38 @@ from ..fields import LibraryField
 
 # Modes that are driven by products of two others are polynomials of this degree.
 DEGREE = 2
-# Samples for every term of the polynomial, at least, and terms at most.
-SAMPLES, TERMS = 10, 2000
-# Parts of the record for cross validation, blocks of each part, and the standard errors
-# by which squared errors must fall.
-PARTS, BLOCKS, SURE = 5, 20, 3.0
-# Rests below this share of the data are rounding.
-ROUNDING = 1e-10
-# Rows of terms held at a time.
-ROWS = 1 << 14
-# Combinations of terms smaller than this share of the largest count as zero.
-RESOLVED = 1e-12
 
 Maps = tuple[Float[Tensor, "G M M"], Float[Tensor, "G D D"]]
+
+
+@dataclass(frozen=True)
+class RegressionSettings:
+    """Limits of :func:`fit_completion`.
+
+    Attributes:
+        samples: least number of samples per term of the polynomial.
+        terms: most terms; their Gram matrix is solved densely.
+        parts: parts of the record for cross validation.
+        blocks: blocks of each part; their means vary as the decrease of the errors
+            does, although samples are correlated.
+        sure: standard errors by which squared errors must fall.
+        rounding: rests below this share of the data are rounding.
+        resolved: combinations of terms smaller than this share of the largest count as
+            zero.
+        rows: samples whose terms are in memory at a time.
+    """
+
+    samples: int = 10
+    terms: int = 2000
+    parts: int = 5
+    blocks: int = 20
+    sure: float = 3.0
+    rounding: float = 1e-10
+    resolved: float = 1e-12
+    rows: int = 1 << 14
+
+
+_DEFAULT = RegressionSettings()
 
 
 class Completion(nn.Module):
@@ -123,11 +143,12 @@ def fit_completion(
     size: float,
     rate: float,
     maps: Maps | None = None,
+    settings: RegressionSettings = _DEFAULT,
 ) -> Completion | None:
     """The regression of the rest of the observations on the coordinates.
 
     Combinations of entries are judged one by one: those are kept that cross validation
-    over five parts of the record predicts better than zero does.
+    over parts of the record predicts better than zero does.
 
     Args:
         rest: observations less the states of their coordinates, sample after sample.
@@ -136,40 +157,43 @@ def fit_completion(
         rate: as in :class:`Completion`.
         maps: orthogonal symmetries, of the coordinates and of the states in the same
             order; the regression commutes with all of them.
+        settings: limits of the regression.
 
     Returns:
         None if the samples are too few, or the coordinates predict nothing.
     """
     n, dim = states.shape
     terms = (dim + 1) * (dim + 2) // 2
-    if terms > TERMS or n < SAMPLES * terms * PARTS / (PARTS - 1):
+    n_parts, resolved = settings.parts, settings.resolved
+    least = settings.samples * terms * n_parts / (n_parts - 1)
+    if terms > settings.terms or n < least:
         return None
     law = LibraryField(dim, DEGREE, outputs=1, dtype=torch.float64)
     parts = list(
         zip(
-            states.double().tensor_split(PARTS),
-            rest.double().tensor_split(PARTS),
+            states.double().tensor_split(n_parts),
+            rest.double().tensor_split(n_parts),
             strict=True,
         )
     )
-    sums = [_sums(law, s, r, maps) for s, r in parts]
+    sums = [_sums(law, s, r, maps, settings.rows) for s, r in parts]
     gram, right = (sum(pair[k] for pair in sums[1:]) + sums[0][k] for k in (0, 1))
-    coefficients = _solution(gram, right)
+    coefficients = _solution(gram, right, resolved)
     fitted = coefficients.T @ gram @ coefficients
     energy, axes = torch.linalg.eigh((fitted + fitted.T) / (2 * n))
-    axes = axes[:, energy > (ROUNDING * size) ** 2]
+    axes = axes[:, energy > (settings.rounding * size) ** 2]
     if axes.shape[1] == 0:
         return None
     # The decrease of squared errors, and the part of it that is chance.
     gains, chances = [], []
     for (s, r), (own_gram, own_right) in zip(parts, sums, strict=True):
-        head = _solution(gram - own_gram, right - own_right) @ axes
+        head = _solution(gram - own_gram, right - own_right, resolved) @ axes
         predicted = law.features(s) @ head
         chance = 2 * (r @ axes - predicted) * predicted
         gains.append((predicted.square() + chance).mean(0))
-        chances += [block.mean(0) for block in chance.tensor_split(BLOCKS)]
+        chances += [block.mean(0) for block in chance.tensor_split(settings.blocks)]
     doubt = torch.stack(chances).std(0) / len(chances) ** 0.5
-    axes = axes[:, torch.stack(gains).mean(0) > SURE * doubt]
+    axes = axes[:, torch.stack(gains).mean(0) > settings.sure * doubt]
     if axes.shape[1] == 0:
         return None
     return Completion(axes, coefficients @ axes, dim, rate)
@@ -180,11 +204,12 @@ def _sums(
     states: Float[Tensor, "N M"],
     rest: Float[Tensor, "N D"],
     maps: Maps | None,
+    rows: int,
 ) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J D"]]:
     """Both sides of the normal equations."""
     gram = torch.zeros(law.n_features, law.n_features, dtype=torch.float64)
     right = torch.zeros(law.n_features, rest.shape[1], dtype=torch.float64)
-    for s, r in zip(states.split(ROWS), rest.split(ROWS), strict=True):
+    for s, r in zip(states.split(rows), rest.split(rows), strict=True):
         phi = law.features(s)
         gram += phi.T @ phi
         right += phi.T @ r
@@ -192,14 +217,14 @@ def _sums(
 
 
 def _solution(
-    gram: Float[Tensor, "J J"], right: Float[Tensor, "J D"]
+    gram: Float[Tensor, "J J"], right: Float[Tensor, "J D"], resolved: float
 ) -> Float[Tensor, "J D"]:
     """The solution of least norm, where terms depend on each other."""
     size = gram.diagonal().clamp(min=0.0).sqrt()
     # A coordinate that is always zero gets coefficients of zero.
     size = torch.where(size > 0, size, 1.0)
     values, vectors = torch.linalg.eigh(gram / size / size[:, None])
-    known = values > RESOLVED * values.max()
+    known = values > resolved * values.max()
     inverse = torch.where(known, 1 / torch.where(known, values, 1.0), 0.0)
     scaled = vectors @ (inverse[:, None] * (vectors.T @ (right / size[:, None])))
     return scaled / size[:, None]

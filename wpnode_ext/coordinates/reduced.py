@@ -15,13 +15,26 @@ from ..common.arrays import Array, Field, as_float64
 from ..weak.noise import estimate_noise
 from .scaling import LinearScaler
 
-# Share of the signal's variance that may be left out: a relative error of 1e-3.
-TAIL = 1e-6
-# A mode is signal if its variance exceeds the noise's by so many standard errors, and
-# worth a coordinate from this share of the noise on: long records show modes far below
-# the noise, but the fit cannot find what drives them, and wrong rates make a field
-# explode.
-SURE, WORTH = 3.0, 0.3
+
+@dataclass(frozen=True)
+class ModeLimits:
+    """Which modes the data choose as coordinates.
+
+    Attributes:
+        tail: share of the signal's variance that may be left out; 1e-6 is a relative
+            error of 1e-3.
+        sure: standard errors by which the variance of a mode must exceed the noise's.
+        worth: least variance of a mode, as a share of the noise's. Long records show
+            modes far below the noise, but the fit cannot find what drives them, and
+            wrong rates make a field explode.
+    """
+
+    tail: float = 1e-6
+    sure: float = 3.0
+    worth: float = 0.3
+
+
+_DEFAULT = ModeLimits()
 
 
 @dataclass(frozen=True)
@@ -130,6 +143,7 @@ class Coordinates:
         *,
         lengths: Sequence[int] | None = None,
         missing: Bool[Tensor, " N"] | None = None,
+        limits: ModeLimits = _DEFAULT,
     ) -> "Coordinates":
         """Cosines and sines on a ring of S sites, orthonormal.
 
@@ -138,6 +152,7 @@ class Coordinates:
             wavenumbers: those to keep, between 0 and S / 2.
             lengths: lengths of several series laid end to end.
             missing: samples to leave out; their values are finite and not read.
+            limits: which wavenumbers the data choose.
         """
         basis, waves = _waves(v.shape[1])
         a = v.double() @ basis
@@ -148,7 +163,7 @@ class Coordinates:
             sizes = torch.bincount(groups)
             power = torch.bincount(groups, signal) / sizes
             floor = torch.bincount(groups, noise) / sizes
-            found = _above_noise(power, floor, sizes, n_samples)
+            found = _above_noise(power, floor, sizes, n_samples, limits)
             wavenumbers = sorted(found)
         unknown = set(wavenumbers) - set(waves)
         if not wavenumbers or unknown:
@@ -176,13 +191,14 @@ class Coordinates:
         *,
         lengths: Sequence[int] | None = None,
         missing: Bool[Tensor, " N"] | None = None,
+        limits: ModeLimits = _DEFAULT,
     ) -> "Coordinates":
         """Directions of largest variance about the mean, orthonormal.
 
         Args:
             v: data.
             modes: how many to keep; by default as many as stand out of the noise.
-            lengths, missing: as in :meth:`fourier`.
+            lengths, missing, limits: as in :meth:`fourier`.
         """
         data = v.double()
         whole = data if missing is None else data[~missing]
@@ -195,7 +211,8 @@ class Coordinates:
             # Directions were chosen for their variance: that of pure noise reaches
             # (1 + sqrt(D / N))^2 times its mean (Marchenko and Pastur).
             edge = (1 + (v.shape[1] / n_samples) ** 0.5) ** 2 - 1
-            modes = 1 + max(_above_noise(signal, noise, ones, n_samples, edge))
+            found = _above_noise(signal, noise, ones, n_samples, limits, edge)
+            modes = 1 + max(found)
         if not 1 <= modes <= v.shape[1]:
             raise ValueError(f"`modes` must lie in 1 .. {v.shape[1]}; got {modes}.")
         return cls(
@@ -244,14 +261,16 @@ def _above_noise(
     noise: Float[Tensor, " G"],
     sizes: Tensor,
     n_samples: int,
+    limits: ModeLimits,
     edge: float = 0.0,
 ) -> list[int]:
     """Groups that stand out of the noise, fewest that hold all but the tail."""
-    clear = signal > (edge + max(WORTH, SURE * (2 / n_samples) ** 0.5)) * noise
+    least = max(limits.worth, limits.sure * (2 / n_samples) ** 0.5)
+    clear = signal > (edge + least) * noise
     total = (signal * sizes).sum()
     order = torch.argsort(signal, descending=True)
     left = total - (signal * sizes)[order].cumsum(0)
-    needed = torch.cat([total[None], left[:-1]]) > TAIL * total
+    needed = torch.cat([total[None], left[:-1]]) > limits.tail * total
     found = [g for g, use in zip(order.tolist(), needed.tolist(), strict=True) if use]
     return [g for g in found if clear[g]] or [int(order[0])]
 
