@@ -20,21 +20,39 @@ from .gauss_newton import Problem, Windows, minimise
 from .smoother import as_problem
 from .steps import make_step
 
-# Rounds of the fixed point of the prior's precision, and the change of its logarithm
-# at which they end.
-ROUNDS, CHANGE = 100, 1e-3
-# Precisions that are compared first: so many decades below the largest information.
-DECADES = (-2, 20)
-# Windows, iterations and tolerance (in units of the noise) of the smoothing at which a
-# density is taken; its error is quadratic in the tolerance.
-WINDOW, ITERATIONS, TOLERANCE = 400, 10, 1e-2
-# Numbers that the blocks of the normal equations of some windows may hold.
-CHUNK = 1 << 22
-# Steps of the search for the process noise, in units of the one it begins with.
-LEVELS: tuple[float, ...] = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
-# Samples times entries of a state that this search uses, in evenly spread windows: on
-# 4000 samples, logarithms at levels that matter differ by ten and more.
-NUMBERS = 12_000
+
+@dataclass(frozen=True)
+class EvidenceSettings:
+    """Numbers of the searches for the largest evidence.
+
+    Attributes:
+        decades: precisions of the prior that are compared first, in decades below the
+            largest information.
+        rounds: most rounds of the fixed point of the precision that follow.
+        change: of the logarithm of the precision, at which the rounds end.
+        window: most samples of a window in which states are integrated out.
+        iterations: most iterations of the smoothing before.
+        tolerance: of that smoothing, in units of the noise; the error of the evidence
+            is quadratic in it.
+        levels: process noises that are compared, in units of the one of the problem.
+        numbers: samples times entries of a state that this comparison uses, in evenly
+            spread windows: on 4000 samples, logarithms at levels that matter differ by
+            ten and more.
+        chunk: most numbers of the blocks of the normal equations in memory at a time.
+    """
+
+    decades: tuple[int, int] = (-2, 20)
+    rounds: int = 100
+    change: float = 1e-3
+    window: int = 400
+    iterations: int = 10
+    tolerance: float = 1e-2
+    levels: tuple[float, ...] = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
+    numbers: int = 12_000
+    chunk: int = 1 << 22
+
+
+_DEFAULT = EvidenceSettings()
 
 
 @dataclass(frozen=True)
@@ -64,6 +82,7 @@ def posterior(
     spread: Float[Tensor, " P"],
     *,
     ridge: float | None = None,
+    settings: EvidenceSettings = _DEFAULT,
 ) -> Posterior:
     """Solution of ``(info + ridge / spread^2) mean = right``.
 
@@ -80,6 +99,7 @@ def posterior(
         right: ``info @ unknowns`` for data without noise.
         spread: sizes of the unknowns under the prior, up to a factor.
         ridge: a precision to take instead.
+        settings: of the search for the precision.
     """
     values, vectors = torch.linalg.eigh((info + info.T) / 2)
     # In directions without information `right` holds rounding only, which a small ridge
@@ -91,7 +111,7 @@ def posterior(
     left, sizes, axes = torch.linalg.svd(root[:, None] * vectors.T * spread)
     seen, values = sizes * (left.T @ seen), sizes.square()
     if ridge is None:
-        ridge = _largest_evidence(values, seen)
+        ridge = _largest_evidence(values, seen, settings)
     back = spread[:, None] * axes.T
     weights = seen / (values + ridge)
     effective = (values / (values + ridge)).sum().item()
@@ -105,20 +125,22 @@ def posterior(
     )
 
 
-def _largest_evidence(values: Tensor, right: Tensor) -> float:
+def _largest_evidence(
+    values: Tensor, right: Tensor, settings: EvidenceSettings
+) -> float:
     tiny = torch.finfo(values.dtype).tiny
     # It may have several maxima: under a strong prior flat features are linear.
-    decades = torch.arange(*DECADES, 0.5, dtype=values.dtype)[:, None]
+    decades = torch.arange(*settings.decades, 0.5, dtype=values.dtype)[:, None]
     ridges = values.max().clamp(min=tiny**0.5) * 10**-decades
     explained = (right.square() / (values + ridges)).sum(1)
     narrowed = torch.log1p(values / ridges).sum(1)
     ridge = ridges[(explained - narrowed).argmax()].item()
-    for _ in range(ROUNDS):
+    for _ in range(settings.rounds):
         before = ridge
         effective = (values / (values + ridge)).sum().item()
         size = (right / (values + ridge)).square().sum().item()
         ridge = max(effective, tiny) / max(size, tiny)
-        if abs(log(ridge / before)) < CHANGE:
+        if abs(log(ridge / before)) < settings.change:
             break
     return ridge
 
@@ -128,8 +150,8 @@ def state_evidence(
     problem: Problem,
     x: Float[Tensor, "N D"],
     *,
-    window: int = WINDOW,
-    tolerance: float = TOLERANCE,
+    window: int = _DEFAULT.window,
+    tolerance: float = _DEFAULT.tolerance,
 ) -> float:
     """Logarithm of the evidence of a record, in windows that are independent.
 
@@ -143,7 +165,7 @@ def state_evidence(
     windows = torch.arange(len(x)).tensor_split(-(-len(x) // window))
     total = 0.0
     for length, alike in groupby(windows, len):
-        many = max(1, CHUNK // (length * x.shape[1] ** 2))
+        many = max(1, _DEFAULT.chunk // (length * x.shape[1] ** 2))
         for rows in torch.stack(list(alike), 1).split(many, 1):
             total += evidence_of_windows(
                 problem.cut(rows), x[rows], tolerance=tolerance
@@ -154,8 +176,8 @@ def state_evidence(
 def evidence_of_windows(
     part: Problem,
     x: Float[Tensor, "L B D"],
-    max_iterations: int = ITERATIONS,
-    tolerance: float = TOLERANCE,
+    max_iterations: int = _DEFAULT.iterations,
+    tolerance: float = _DEFAULT.tolerance,
 ) -> float:
     """Sum of the windows' logarithms; minus infinity where one has none."""
     found = minimise(part, x, max_iterations, tolerance, keep_line=True)
@@ -170,7 +192,10 @@ def evidence_of_windows(
 
 @torch.no_grad()
 def likely_process_noise(
-    problem: Problem, x: Float[Tensor, "N D"], *, window: int = WINDOW
+    problem: Problem,
+    x: Float[Tensor, "N D"],
+    *,
+    settings: EvidenceSettings = _DEFAULT,
 ) -> float:
     """The process noise of largest evidence, in units of that of `problem`.
 
@@ -181,29 +206,32 @@ def likely_process_noise(
     Args:
         problem: the data, and the process noise that was assumed.
         x: states in units of the noise.
-        window: samples of a window.
+        settings: window, and the levels that are compared.
     """
-    cut = Windows.over(len(x), window, 0)
-    wanted = max(1, NUMBERS // (cut.length * x.shape[1]))
+    cut = Windows.over(len(x), settings.window, 0)
+    levels, wanted = (
+        settings.levels,
+        max(1, settings.numbers // (cut.length * x.shape[1])),
+    )
     picks = torch.linspace(0, len(cut.starts) - 1, min(wanted, len(cut.starts)))
     rows = cut.rows(picks.round().long())
     part, states = problem.cut(rows), x[rows]
-    middle = LEVELS.index(1.0)
+    middle = levels.index(1.0)
     known: dict[int, float] = {}
 
     def evidence(number: int) -> float:
         if number not in known:
-            scaled = part.with_process_noise(LEVELS[number])
+            scaled = part.with_process_noise(levels[number])
             known[number] = evidence_of_windows(scaled, states)
         return known[number]
 
     best = middle
     for way in (1, -1):
-        while 0 <= best + way < len(LEVELS) and evidence(best + way) > evidence(best):
+        while 0 <= best + way < len(levels) and evidence(best + way) > evidence(best):
             best += way
         if best != middle:
             break
-    return LEVELS[best]
+    return levels[best]
 
 
 def step_error(

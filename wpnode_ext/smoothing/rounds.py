@@ -18,7 +18,7 @@ from .gauss_newton import Problem, StepFailed
 from .projected import ProjectedStep, count_unknowns, field_variance, projected_step
 from .smoother import SmoothedStates, as_problem, smooth_states
 from .steps import make_step
-from .wide import DRAWS, WideStep, wide_step
+from .wide import WIDE, WideStep, wide_step
 
 Fit = Callable[[Float[Tensor, "N ..."]], Field]
 
@@ -119,7 +119,7 @@ class Rounds:
         try:
             if self.update == "wide":
                 draw = torch.Generator().manual_seed(0)
-                result = wide_step(field, problem, x, draws=DRAWS, generator=draw)
+                result = wide_step(field, problem, x, draws=WIDE.draws, generator=draw)
                 spread = result.state_variance
             else:
                 result = projected_step(field, problem, x)

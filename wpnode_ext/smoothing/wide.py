@@ -19,16 +19,35 @@ from .block_tridiagonal import factor
 from .gauss_newton import LEAST_DAMPING, Problem, StepFailed, Windows
 from .projected import WINDOW, Directions
 
-# Conjugate gradients: relative residuals at the end, for the coefficients and for those
-# that are drawn, and most products.
-RESIDUAL, DRAWN_RESIDUAL, PRODUCTS = 1e-2, 5e-2, 300
-# Rounds of the fixed point for the prior's precision, and random vectors that measure
-# the information of an output.
-ROUNDS, PROBES = 3, 4
-# Least information of an output, relative to its size and the most of any.
-LEAST_SHARE = 1e-4
-# Other coefficients that are drawn.
-DRAWS = 8
+
+@dataclass(frozen=True)
+class WideSettings:
+    """Accuracy of a step with conjugate gradients.
+
+    Attributes:
+        residual: relative residual of the coefficients at the end.
+        drawn_residual: the same of drawn coefficients, which differ from each other
+            anyway.
+        products: most products with the information; a solution needs fewer, or the
+            step fails.
+        rounds: of the fixed point for the prior's precision; the rounds of a refinement
+            continue it.
+        probes: random vectors that measure the information of an output.
+        least_share: least information of an output, relative to its size and the most
+            of any.
+        draws: other coefficients that a refinement draws.
+    """
+
+    residual: float = 1e-2
+    drawn_residual: float = 5e-2
+    products: int = 300
+    rounds: int = 3
+    probes: int = 4
+    least_share: float = 1e-4
+    draws: int = 8
+
+
+WIDE = WideSettings()
 
 
 @dataclass(frozen=True)
@@ -73,6 +92,7 @@ def wide_step(
     ridge: float | None = None,
     draws: int = 0,
     generator: torch.Generator | None = None,
+    settings: WideSettings = WIDE,
 ) -> WideStep:
     """One Gauss-Newton step of the coefficients from states `x`.
 
@@ -85,6 +105,7 @@ def wide_step(
         field, problem, x, window, ridge: as in :func:`.projected.projected_step`.
         draws: other coefficients to draw.
         generator: of the draws.
+        settings: accuracy of the step.
 
     Raises:
         StepFailed: steps of the field, or the best coefficients, are not finite; or
@@ -92,18 +113,18 @@ def wide_step(
     """
     directions = Directions.of(field, problem, x)
     operator = ProjectedOperator(field, directions, problem, x, window=window)
-    approximate = _Approximate.of(operator)
+    approximate = _Approximate.of(operator, settings)
     now = _table(directions.unknowns(field.coefficients), directions)
     # The rounds of a refinement are those of the fixed point as well.
-    prior = approximate.precision(now) if ridge is None else ridge
-    solver = _Solver(operator, approximate, prior)
-    z = now + solver.solve(operator.slope() - prior * now)
+    prior = approximate.precision(now, settings.rounds) if ridge is None else ridge
+    solver = _Solver(operator, approximate, prior, settings.products)
+    z = now + solver.solve(operator.slope() - prior * now, settings.residual)
     products = solver.products
     others, variance = [], torch.zeros_like(x)
     for _ in range(draws):
         normal = torch.randn(z.shape, generator=generator, dtype=z.dtype)
         slope = operator.noise(generator) + prior**0.5 * normal
-        change = solver.solve(slope, DRAWN_RESIDUAL)
+        change = solver.solve(slope, settings.drawn_residual)
         others.append(_heads(z + change, directions))
         variance += operator.states_answer(change).square() / draws
     heads = _heads(z, directions)
@@ -244,31 +265,31 @@ class _Approximate:
     values: Float[Tensor, "K O"]
 
     @classmethod
-    def of(cls, operator: ProjectedOperator) -> "_Approximate":
+    def of(cls, operator: ProjectedOperator, settings: WideSettings) -> "_Approximate":
         gram = operator.gram()
         size, vectors = torch.linalg.eigh(gram)
         draw = torch.Generator().manual_seed(0)
         # Scaled so that outputs weigh alike: their cross terms are noise here.
         even = 1 / operator.output_sizes()
         seen, whole = torch.zeros_like(even), torch.zeros_like(even)
-        for _ in range(PROBES):
+        for _ in range(settings.probes):
             z = even * torch.randn(
                 len(gram), len(even), generator=draw, dtype=torch.float64
             )
             seen += (z * operator.times(z)).sum(0)
             whole += (z * (gram @ z)).sum(0)
         share = seen / whole * even.square()
-        share = share.clamp(min=LEAST_SHARE * share.max().item())
+        share = share.clamp(min=settings.least_share * share.max().item())
         return cls(vectors, size.clamp(min=0)[:, None] * share / even.square())
 
     def effective(self, prior: float) -> float:
         return (self.values / (self.values + prior)).sum().item()
 
-    def precision(self, z: Float[Tensor, "K O"]) -> float:
+    def precision(self, z: Float[Tensor, "K O"], rounds: int) -> float:
         """Precision of the prior of largest evidence: ``effective / |z|^2``."""
         # Unknowns of a size below one could not explain the time derivative.
         size, prior = max(z.square().sum().item(), 1.0), 0.0
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             prior = self.effective(max(prior, torch.finfo(z.dtype).tiny)) / size
         return prior
 
@@ -285,15 +306,17 @@ class _Solver:
     """
 
     def __init__(
-        self, operator: ProjectedOperator, approximate: _Approximate, prior: float
+        self,
+        operator: ProjectedOperator,
+        approximate: _Approximate,
+        prior: float,
+        most: int,
     ) -> None:
+        self._most = most
         self._operator, self._prior, self.products = operator, prior, 0
         self._vectors, self._roots = approximate.vectors, approximate.roots(prior)
 
-    def solve(
-        self, rhs: Float[Tensor, "K O"], residual: float = RESIDUAL
-    ) -> Float[Tensor, "K O"]:
-
+    def solve(self, rhs: Float[Tensor, "K O"], residual: float) -> Float[Tensor, "K O"]:
         shape, size = rhs.shape, rhs.numel()
 
         def product(given: np.ndarray) -> np.ndarray:
@@ -311,10 +334,10 @@ class _Solver:
             aslinearoperator(_Matrix(size, product)),
             (self._vectors.T @ rhs / self._roots).flatten().numpy(),
             rtol=residual,
-            maxiter=PRODUCTS,
+            maxiter=self._most,
         )
         if failure:
-            raise StepFailed(f"{PRODUCTS} products did not settle the coefficients")
+            raise StepFailed(f"{self._most} products did not settle the coefficients")
         return self._unknowns(torch.from_numpy(found).reshape(shape))
 
     def _unknowns(self, y: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:
