@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,23 @@ from .inputs import inputs_at, inputs_of, refuse_inputs, running_clocks
 from .prepare import filtered, make_record
 from .verdict import Verdict
 
-# Of the largest state that is known: beyond so many of it a forecast has diverged.
-FAR = 100.0
+
+@dataclass(frozen=True)
+class ForecasterSettings:
+    """Numbers that forecasts and estimates of states assume.
+
+    Attributes:
+        far: size of a diverged forecast, in units of the largest known state. No
+            system whose data fill its attractor comes near it.
+        process_noise: error of a field from sample to sample, in units of the noise,
+            where the fit estimated none.
+    """
+
+    far: float = 100.0
+    process_noise: float = 0.1
+
+
+_SETTINGS = ForecasterSettings()
 
 
 class Forecaster:
@@ -280,7 +296,7 @@ class Forecaster:
         """
         known = u[u.isfinite()].abs().max().item() if u.isfinite().any() else 0.0
         size = (self.scaler_.shift.abs() + self.scaler_.scale).max().item()
-        return FAR * max(1.0, known, size)
+        return _SETTINGS.far * max(1.0, known, size)
 
     def scaler_device(self) -> torch.device:
         """Where forecasts are computed: the device of the field."""
@@ -312,10 +328,6 @@ def warn_of_divergence(
         RuntimeWarning,
         stacklevel=3,
     )
-
-
-# Error of a field from sample to sample, in units of the noise, where none is known.
-PROCESS_NOISE = 0.1
 
 
 class Assimilator(Forecaster):
@@ -419,6 +431,6 @@ class Assimilator(Forecaster):
     def _error(self, sigma: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Process noise; that of components without noise only keeps it positive."""
         known = self.process_noise_
-        level = PROCESS_NOISE if known is None else known
+        level = _SETTINGS.process_noise if known is None else known
         least = torch.finfo(torch.float64).eps
         return (level * sigma).clamp(min=least)

@@ -11,6 +11,7 @@ with matrices made of ``exp(h L)`` and ``phi_k(h L)``.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,13 +21,26 @@ from torch import Tensor, nn
 from ..common.arrays import Field
 from ..fields.base import call_field, time_for
 
-# Decay over a step up to which Runge-Kutta steps of fourth order are stable.
-STABLE = 2.5
-# Entries of a state up to which the linear part of a field is computed.
-LARGEST = 200
-
 # States of any type with sums and multiples.
 States = Any
+
+
+@dataclass(frozen=True)
+class StiffnessLimits:
+    """Fields that exponential steps are for.
+
+    Attributes:
+        stable: decay over a step up to which Runge-Kutta steps of fourth order are
+            stable; they are up to 2.78.
+        largest: entries of a state up to which the linear part of a field is computed;
+            its matrix exponential grows with their cube.
+    """
+
+    stable: float = 2.5
+    largest: int = 200
+
+
+STIFFNESS = StiffnessLimits()
 
 
 def etdrk4_step(
@@ -90,12 +104,14 @@ class Etdrk4:
         return etdrk4_step(self, rest, u, lambda matrix, u: u @ matrix.T)
 
 
-def is_stiff(linear: Float[Tensor, "D D"], h: float) -> bool:
-    """Whether modes decay too fast for Runge-Kutta steps of length `h`."""
+def is_stiff(
+    linear: Float[Tensor, "D D"], h: float, limits: StiffnessLimits = STIFFNESS
+) -> bool:
+    """True if modes decay too fast for Runge-Kutta steps of length `h`."""
     # The norm, which is fast to compute, bounds all rates.
-    if not linear.isfinite().all() or h * linear.norm().item() <= STABLE:
+    if not linear.isfinite().all() or h * linear.norm().item() <= limits.stable:
         return False
-    return -h * torch.linalg.eigvals(linear).real.min().item() > STABLE
+    return -h * torch.linalg.eigvals(linear).real.min().item() > limits.stable
 
 
 def linear_part(field: Field, t: Tensor, u: Float[Tensor, "*state"]) -> Tensor:
@@ -131,14 +147,18 @@ def phi_functions(z: Float[Tensor, "D D"], count: int) -> list[Float[Tensor, "D 
 
 
 def stiff_part(
-    field: nn.Module, t: Float[Tensor, ""], u: Float[Tensor, " *state"], dt: float
+    field: nn.Module,
+    t: Float[Tensor, ""],
+    u: Float[Tensor, " *state"],
+    dt: float,
+    limits: StiffnessLimits = STIFFNESS,
 ) -> Float[Tensor, "D D"] | None:
     """The linear part of a field at a state, if modes decay too fast for RK4.
 
-    None if they do not, for states of more than `LARGEST` entries, and for fields that
-    ``torch.func.jvp`` cannot differentiate.
+    None if they do not, for states of more than ``limits.largest`` entries, and for
+    fields that autograd cannot differentiate.
     """
-    if u.numel() > LARGEST:
+    if u.numel() > limits.largest:
         return None
     time = time_for(field, t, u)
     # A compiled module is differentiated by its method alone.
@@ -147,7 +167,7 @@ def stiff_part(
         linear = linear_part(function, time, u).double()
     except (NotImplementedError, RuntimeError):
         return None
-    return linear if is_stiff(linear, dt) else None
+    return linear if is_stiff(linear, dt, limits) else None
 
 
 def exponential_steps(

@@ -1,6 +1,7 @@
 """How well a field forecasts held-out data while it is being trained."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -14,12 +15,26 @@ from ..solvers.exponential import exponential_steps, stiff_part
 from ..solvers.strong import solve_windows
 from ..weak.segments import window_starts
 
-# Errors beyond the spread of the data count alike: the forecast is lost.
-_LOST = 1.0
-# A forecast of a map with an error beyond this is not continued.
-_RUNAWAY = 100.0
-_VALID = 0.3
-_LONGEST = 500
+
+@dataclass(frozen=True)
+class ForecastLimits:
+    """How errors of forecasts count, in units of the spread of the data.
+
+    Attributes:
+        lost: errors beyond this one count alike. Two unrelated states of the data
+            differ by about 1.4.
+        runaway: a forecast of a map ends at a larger error, before it overflows.
+        valid: errors up to this one count as a valid prediction.
+        longest: most samples of a forecast whose horizon is not given.
+    """
+
+    lost: float = 1.0
+    runaway: float = 100.0
+    valid: float = 0.3
+    longest: int = 500
+
+
+_DEFAULT = ForecastLimits()
 
 
 class ForecastValidation:
@@ -30,20 +45,27 @@ class ForecastValidation:
     times; lower is better. It falls as the forecasts stay right for longer, and unlike
     a valid prediction time it changes with every small gain. Forecasts take steps of
     the samples: RK4, or exponential ones where part of the field decays too fast for
-    it, see :mod:`~wpnode_ext.solvers.stiff`.
+    it, see :mod:`~wpnode_ext.solvers.exponential`.
 
     Args:
         record: filtered data that were not trained on, scaled as the training data.
         starts: number of forecasts, from starts spread evenly over the record.
         horizon: samples to forecast; default a quarter of the longest stretch, at most
             500. At most half of that stretch, which leaves room for different starts.
+        limits: how errors count.
     """
 
     def __init__(
-        self, record: Series, *, starts: int = 32, horizon: int | None = None
+        self,
+        record: Series,
+        *,
+        starts: int = 32,
+        horizon: int | None = None,
+        limits: ForecastLimits = _DEFAULT,
     ) -> None:
+        self._limits = limits
         longest = record.longest_run
-        wanted = min(longest // 4, _LONGEST) if horizon is None else horizon
+        wanted = min(longest // 4, limits.longest) if horizon is None else horizon
         self.horizon = max(1, min(wanted, longest // 2))
         candidates = window_starts(record.runs, self.horizon + 1)
         if len(candidates) == 0:
@@ -62,9 +84,9 @@ class ForecastValidation:
     def __call__(self, field: nn.Module) -> dict[str, float]:
         """``val_error``, the score, and ``val_time``, mean time until E exceeds 0.3."""
         errors, lengths = self.errors(field)
-        valid = (errors <= _VALID).long().cumprod(0)
+        valid = (errors <= self._limits.valid).long().cumprod(0)
         return {
-            "val_error": errors.clamp(max=_LOST).mean().item(),
+            "val_error": errors.clamp(max=self._limits.lost).mean().item(),
             "val_time": (valid * lengths).sum(0).mean().item(),
         }
 
@@ -92,7 +114,7 @@ class ForecastValidation:
                 lambda _, u: together(u), starts, t, steps, method="rk4"
             )
             errors = self._errors(states, v)
-            scores[~stiff] = errors.clamp(max=_LOST).mean((0, 2)).to(scores)
+            scores[~stiff] = errors.clamp(max=self._limits.lost).mean((0, 2)).to(scores)
         return scores
 
     def errors(
@@ -114,18 +136,18 @@ class ForecastValidation:
             step: takes states ``[B, D]`` one sample ahead. Samples must be at equal
                 distances.
         """
-        v = self._record.v
+        v, lost = self._record.v, self._limits.lost
         u = v[self._starts]
         alive = torch.ones(len(u), dtype=torch.bool, device=u.device)
-        errors = u.new_full((self.horizon, len(u)), _LOST)
+        errors = u.new_full((self.horizon, len(u)), lost)
         for lead in range(self.horizon):
             u = step(u)
             wanted = v[self._starts + lead + 1]
             error = (u - wanted).norm(dim=1) / self._spread
-            alive &= error < _RUNAWAY
+            alive &= error < self._limits.runaway
             if not alive.any():
                 break
-            errors[lead] = torch.where(alive, error.clamp(max=_LOST), _LOST)
+            errors[lead] = torch.where(alive, error.clamp(max=lost), lost)
             # Forecasts that ran away wait on the data, where any map is finite.
             u = torch.where(alive[:, None], u, wanted)
         return errors.mean(0)
@@ -181,7 +203,8 @@ class ForecastValidation:
             (u - v[self._starts + lead]).square().sum(axes).sqrt() / self._spread
             for lead, u in enumerate(states, start=1)
         ]
-        return torch.stack(errors).nan_to_num(nan=_LOST, posinf=_LOST)
+        lost = self._limits.lost
+        return torch.stack(errors).nan_to_num(nan=lost, posinf=lost)
 
     def _follow(self, device: torch.device) -> None:
         """The record where the field is: training may move it after this was made."""
