@@ -275,9 +275,11 @@ class Series:
         )
 
 
-def component_names(names: Sequence[str] | None, count: int) -> list[str]:
+def component_names(
+    names: Sequence[str] | None, count: int, letter: str = "u"
+) -> list[str]:
     """Names of the entries of a state; u0, u1, ... where the data have none."""
-    return [f"u{i}" for i in range(count)] if names is None else list(names)
+    return [f"{letter}{i}" for i in range(count)] if names is None else list(names)
 
 
 def lay_end_to_end(

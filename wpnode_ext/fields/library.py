@@ -1,4 +1,4 @@
-"""Polynomial field: few parameters, equations one can read."""
+"""Polynomial field: few parameters, readable equations."""
 
 import itertools
 import math
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..data.series import component_names
 from .factory import FIELDS, FieldConfig, FieldKind
 from .linear import LinearField, check_outputs
 
@@ -98,7 +99,7 @@ class LibraryField(LinearField):
     def jacobian(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch O D"]:
-        """Slopes of monomials are monomials of one degree less: one product for all."""
+        """Jacobian: one product of a matrix with the monomials of one degree less."""
         z = u if x is None else torch.cat([u, x], dim=-1)
         lower = self._monomials(z, max(0, self.degree - 1))
         table = self._slopes(lower.shape[-1])[..., : self.dim]
@@ -107,10 +108,11 @@ class LibraryField(LinearField):
     def at(
         self, u: Float[Tensor, "*batch D"], x: Float[Tensor, "*batch C"] | None = None
     ) -> Float[Tensor, "*batch O"]:
-        """By Euler's theorem, from monomials of one degree less.
+        """Value of the field, from monomials of one degree less.
 
-        A homogeneous polynomial g of degree k is ``sum_v z_v dg/dz_v / k``; the highest
-        monomials, most of them all, are never formed.
+        By Euler's theorem, a homogeneous polynomial g of degree k is
+        ``sum_v z_v dg/dz_v / k``. Most monomials have the highest degree, and this way
+        they need not be computed.
         """
         z = u if x is None else torch.cat([u, x], dim=-1)
         lower = self._monomials(z, max(0, self.degree - 1))
@@ -127,7 +129,7 @@ class LibraryField(LinearField):
         return self._whole(u, parts), slope
 
     def _slopes(self, n_lower: int, *, shared: bool = False) -> Float[Tensor, "T O V"]:
-        """Heads of the derivatives; if `shared`, of each term's over its degree."""
+        """Heads of the derivatives; if `shared`, over the degrees of the terms."""
         head = self.coefficients
         table = head.new_zeros(n_lower, head.shape[1], len(self.exponents[0]))
         terms, factors, variables, places = self._derivatives
@@ -152,13 +154,13 @@ class LibraryField(LinearField):
         return torch.cat(rows, dim=-1)
 
     def equivariant_basis(self, maps: Float[Tensor, "G D D"]) -> Float[Tensor, "F D J"]:
-        """Found degree by degree, which linear maps do not mix."""
+        """Basis of one degree after another: linear maps do not mix degrees."""
         maps = maps.double().cpu()
         generator = torch.Generator().manual_seed(0)
         n_points = 2 * self.n_features + 8
         u = torch.randn(n_points, self.dim, generator=generator, dtype=torch.float64)
         plain = self.features(u)
-        # features(g u) = features(u) @ moved[g]: found by interpolation.
+        # Interpolation gives `moved` with features(g u) = features(u) @ moved[g].
         images = torch.stack([self.features(u @ g.T) for g in maps])
         degrees = torch.tensor([sum(term) for term in self.exponents])
         inverse = torch.linalg.inv(maps)
@@ -198,10 +200,10 @@ class LibraryField(LinearField):
         forcing_scale: Float[Tensor, " C"] | None = None,
         forcing_shift: Float[Tensor, " C"] | None = None,
     ) -> "LibraryField":
-        """The same dynamics for ``w = scale * u + shift``, a polynomial again.
+        """Polynomial of the same dynamics for ``w = scale * u + shift``.
 
-        Its coefficients are found by interpolation in float64 at random points of the
-        cube ``|u| <= 1``, which determine a polynomial of this degree.
+        Its values at random points of the cube ``|u| <= 1`` determine its coefficients,
+        in float64.
         """
         scale, shift = scale.double().flatten(), shift.double().flatten()
         generator = torch.Generator().manual_seed(0)
@@ -244,8 +246,8 @@ class LibraryField(LinearField):
         """
         variables = self.dim + self.forcing_dim
         if names is None:
-            names = [f"u{i}" for i in range(self.dim)]
-            names += [f"x{i}" for i in range(self.forcing_dim)]
+            names = component_names(None, self.dim)
+            names += component_names(None, self.forcing_dim, letter="x")
         typical = [1.0] * variables if sizes is None else list(sizes)
         for label, given in (("names", names), ("sizes", typical)):
             if len(given) != variables:
@@ -288,7 +290,7 @@ def _sum_of(terms: list[tuple[float, str]], digits: int) -> str:
 
 
 def _echelon(rows: Float[Tensor, "J P"]) -> Float[Tensor, "J P"]:
-    """Reduced row echelon form, rows of norm one: as many zeros as the space has."""
+    """Reduced row echelon form with rows of norm one: a basis with many zeros."""
     rows = rows.clone()
     for number in range(len(rows)):
         rest = rows[number:].abs()
@@ -311,9 +313,9 @@ def make_polynomial(
 
 
 def count_polynomial(config: FieldConfig, variables: int) -> int:
-    """Number of its terms, ``C(variables + degree, degree)``, and of its degrees.
+    """Number of terms, ``C(variables + degree, degree)``, plus the degree.
 
-    Numbers beyond any field are not computed to their end.
+    The count of terms stops once it exceeds that of any field that fits in memory.
     """
     terms, degree = 1, max(config.degree, 0)
     for k in range(1, min(variables, degree) + 1):
