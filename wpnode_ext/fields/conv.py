@@ -1,4 +1,4 @@
-"""Field on a ring that acts alike at every site: Lorenz-96, Kuramoto-Sivashinsky."""
+"""Convolutional field on a ring, for Lorenz-96 and Kuramoto-Sivashinsky."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ class ConvField(Field):
         width: channels of the hidden layers.
         kernels: odd kernel sizes, one a layer.
         activation: "gelu", "tanh", "silu" or "relu".
-        forcing_dim: number of inputs; each is felt at all sites alike.
+        forcing_dim: number of inputs; every site depends on each in the same way.
         generator: draws the initial weights; torch's global one by default.
     """
 
@@ -75,8 +75,8 @@ class ConvField(Field):
             )
         rows = u.reshape(-1, self.channels, sites)
         if x is not None:
-            felt = x.reshape(-1, self.forcing_dim, 1).expand(-1, -1, sites)
-            rows = torch.cat([rows, felt], dim=1)
+            inputs = x.reshape(-1, self.forcing_dim, 1).expand(-1, -1, sites)
+            rows = torch.cat([rows, inputs], dim=1)
         return self.net(rows).reshape(u.shape)
 
 

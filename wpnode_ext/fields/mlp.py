@@ -81,7 +81,7 @@ def make_activation(name: str) -> nn.Module:
 
 @torch.no_grad()
 def draw_weights(module: nn.Module, generator: torch.Generator) -> None:
-    """Torch's default initialisation, U(-1/sqrt(fan_in), 1/sqrt(fan_in)), reseeded."""
+    """Draws weights from U(-1/sqrt(fan_in), 1/sqrt(fan_in)), as torch does."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv1d):
             bound = 1.0 / math.sqrt(layer.weight[0].numel())

@@ -1,4 +1,4 @@
-"""Fields whose head is known up to few numbers: by a symmetry, or by zeros."""
+"""Linear fields with few free coefficients: a symmetry or zeros fix the others."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ from .linear import LinearField, summed
 if TYPE_CHECKING:
     from .library import LibraryField
 
-# Terms of an entry up to which they are added one by one.
+# Features that are sums of at most this many terms are computed term by term.
 _FEW = 8
 
-# How a field of a class is made of its base and the weights in a model file.
+# Makes a restricted field from its base and the weights in a model file.
 Remake = Callable[[LinearField, Mapping[str, Tensor]], "RestrictedField"]
 RESTRICTIONS: Registry[Remake] = Registry("field_class", "restricted fields")
 
@@ -69,12 +69,12 @@ class RestrictedField(LinearField):
 
     @property
     def chooses_ridge_by_forecasts(self) -> bool:
-        """True for random features: few symmetries leave many of them open."""
+        """True for random features: few symmetries leave many coefficients free."""
         return self.base.drawn
 
     @abstractmethod
     def _make_head(self) -> Float[Tensor, "F D"]:
-        """The head for the present coefficients."""
+        """Head for the current coefficients."""
 
     @abstractmethod
     def _expand(self, phi: Float[Tensor, "*batch F"]) -> Float[Tensor, "*batch D J"]:
@@ -84,7 +84,7 @@ class RestrictedField(LinearField):
         """Coefficients of the base field."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._make_head()
-        # Kept until the coefficients change: a product with a whole basis takes time.
+        # A product with a whole basis takes time: keep it until coefficients change.
         if self._known is None or not torch.equal(self._known[0], self.coefficients):
             value = self._make_head()
             self._known = (self.coefficients.detach().clone(), value)
@@ -148,7 +148,7 @@ class SparseField(RestrictedField):
 
     Args:
         base: the field of all terms, e.g. a :class:`LibraryField`.
-        support: which coefficients may differ from zero, ``[F, D]``; for instance of
+        support: which coefficients may differ from zero, ``[F, D]``; for instance from
             :func:`~wpnode_ext.closed_form.find_support`.
 
     Attributes:
@@ -181,7 +181,7 @@ class SparseField(RestrictedField):
         return made
 
     def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
-        """Those of features that are zero at all entries of the state but one."""
+        """Sizes of features that are zero at every entry of the state but one."""
         return self.base.feature_sizes(u)[self._feature] / self.dim**0.5
 
     def _make_head(self) -> Float[Tensor, "F D"]:
@@ -200,13 +200,13 @@ class EquivariantField(RestrictedField):
     """``f(u) = base.features(u) @ (sum_m coefficients[m] basis[:, :, m])``.
 
     The basis spans the heads of another linear field for which ``f(g u) = g f(u)``
-    under every map g of a group. The coefficients are the few numbers that the symmetry
-    leaves open. For orthogonal maps their fit is the fit of the whole head to the data
-    under all maps, and applies no map.
+    under every map g of a group. The symmetry leaves only their coefficients free. For
+    orthogonal maps the fit of these coefficients equals the fit of the whole head to
+    the data under all maps, without the cost of applying the maps.
 
     Args:
         base: the field whose heads are restricted.
-        basis: ``[F, D, J]``, for instance of :func:`equivariant_basis`.
+        basis: ``[F, D, J]``, for instance from :meth:`LinearField.equivariant_basis`.
 
     Attributes:
         coefficients: ``[J, 1]``.
@@ -220,7 +220,7 @@ class EquivariantField(RestrictedField):
 
     @classmethod
     def of(cls, base: LinearField, maps: Float[Tensor, "G D D"]) -> "EquivariantField":
-        """The fields of a base that commute with all maps of a group.
+        """The field of all heads of a base that commute with all maps of a group.
 
         Args:
             base: a polynomial, or random features drawn in families,
@@ -263,10 +263,10 @@ class EquivariantField(RestrictedField):
         return (phi @ table.flatten(1)).unflatten(-1, table.shape[1:])
 
     def feature_sizes(self, u: Float[Tensor, "N D"]) -> Float[Tensor, " J"]:
-        """Sizes of the base's features, before sums over maps cancel most of some.
+        """Sizes of the base's features, before they are summed over maps.
 
         The odd part of a random feature is often small. A prior that scaled it to size
-        one would expect as much of it as of other features, and fit noise with it.
+        one would give it as much weight as other features, and fit noise with it.
         """
         sizes = self.base.feature_sizes(u)
         return (
@@ -302,8 +302,8 @@ def _blocks(basis: Float[Tensor, "F D J"]) -> list[tuple[Tensor, Tensor, Tensor]
     """Parts of a basis that share no feature, such as families of random features.
 
     Each is ``(rows, columns, table)``: features, coefficients they belong to, and the
-    entries of the basis at both, ``[rows, D, columns]``. Together they multiply as the
-    basis does, without its zeros.
+    entries of the basis at both, ``[rows, D, columns]``. Their products
+    together are the product with the basis.
     """
     from scipy.sparse.csgraph import connected_components
 

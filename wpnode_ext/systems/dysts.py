@@ -1,4 +1,4 @@
-"""The chaotic systems of the package dysts, as systems of this one."""
+"""Chaotic systems of the package dysts."""
 
 import warnings
 from importlib import import_module
@@ -21,9 +21,9 @@ PERTURBATION, FORGETTING = 1e-3, 8.0
 class DystsSystem(System):
     """A system of dysts in its own coordinates; made by :func:`from_dysts`.
 
-    The equations are evaluated by NumPy, one state after another: enough to simulate
-    and to compare with, not to differentiate. Phases of driven systems grow without
-    bound.
+    NumPy evaluates the equations, one state after another. This is enough to simulate
+    and to compare with; derivatives are not available. Phases of driven systems grow
+    without bound.
 
     Attributes:
         name: of the system in dysts.
@@ -58,7 +58,7 @@ class DystsSystem(System):
         return torch.from_numpy(np.stack(values)).reshape(u.shape).to(u)
 
     def random_state(self, generator: torch.Generator) -> Float[Tensor, " D"]:
-        """The start dysts lists, changed by a thousandth of the spread."""
+        """The start that dysts lists plus noise of a thousandth of the spread."""
         start = torch.from_numpy(np.asarray(self._flow.ic, dtype=np.float64))
         spread = torch.from_numpy(np.asarray(self._flow.std, dtype=np.float64))
         noise = torch.randn(start.shape, generator=generator, dtype=torch.float64)
@@ -82,7 +82,7 @@ def from_dysts(
         name: as dysts spells it.
         method: solver of :func:`scipy.integrate.solve_ivp` for trajectories; "Radau" or
             "LSODA" for the few stiff systems.
-        **parameters: of the equations, in place of those dysts lists.
+        **parameters: of the equations, in place of those that dysts lists.
 
     Raises:
         ImportError: dysts is not installed.
@@ -101,8 +101,8 @@ def from_dysts(
         flow = getattr(flows, name)()
     if not hasattr(flow, "rhs"):
         raise ValueError(
-            f"{name!r} is a delay equation: its state is a function, and no field of "
-            "the observed values exists."
+            f"`name` must be a system with a field; got {name!r}, a delay equation, "
+            "whose state is a function."
         )
     for key, value in parameters.items():
         if key not in flow.params:
@@ -124,7 +124,7 @@ def dysts_names() -> list[str]:
 def _flows() -> Any:
     try:
         with warnings.catch_warnings():
-            # It warns where numba is not there; nothing here needs numba.
+            # dysts warns if numba is missing; nothing here needs numba.
             warnings.simplefilter("ignore")
             return import_module("dysts.flows")
     except ImportError as error:
@@ -134,7 +134,7 @@ def _flows() -> Any:
 
 
 def _names(flows: Any) -> list[str]:
-    """Classes the module defines itself, in the order of the alphabet."""
+    """Sorted names of the classes that the module itself defines."""
     return sorted(
         name
         for name, value in vars(flows).items()

@@ -24,10 +24,10 @@ class KuramotoSivashinsky(System):
     """``u_t = -u u_x - u_xx - nu u_xxxx`` with period `length`, on `n_points` points.
 
     Space is discretised by Fourier modes without de-aliasing: at the default 64 points
-    on 22 units the last modes are damped at the rate 7000 and hold nothing. Transforms
-    are real. With complex ones, rounding creates an anti-Hermitian part the nonlinear
-    term never sees; it grows at the linear rate 1/4 and ends the run after some 150
-    time units. The Nyquist mode of odd derivatives is 0.
+    on 22 units the last modes decay at the rate 7000 and stay near 0. Transforms are
+    real. With complex ones, rounding would create an anti-Hermitian part on which the
+    nonlinear term does not act; it would grow at the linear rate 1/4 and end the run
+    after some 150 time units. The Nyquist mode of odd derivatives is 0.
     """
 
     length: float = 22.0
@@ -81,8 +81,8 @@ class KuramotoSivashinsky(System):
     def step(self, u: Float[Tensor, "..."], dt: float) -> Float[Tensor, "..."]:
         """Advances float64 states by `dt`, as `simulate` does; differentiable.
 
-        The field is stiff (rates to 7000), so explicit solvers need tiny steps; this
-        map is what tangent-space exponents are computed from.
+        The field is stiff (rates to 7000), so explicit solvers need tiny steps.
+        Lyapunov exponents in tangent space use this map instead.
         """
         count = _substeps(dt)
         scheme = _Etdrk4(*map(torch.from_numpy, _scheme(self, dt / count)))
@@ -129,8 +129,8 @@ class _Etdrk4(NamedTuple):
     """A step by exponential time differencing, :mod:`wpnode_ext.solvers.exponential`.
 
     It takes the real and imaginary parts of the modes as one real vector, a numpy array
-    or a tensor. The real transforms are matrices: for the usual number of
-    points a product is several times faster than a call of an FFT.
+    or a tensor. The real transforms are matrices: for the usual number of points a
+    product is several times faster than a call of an FFT.
 
     Attributes:
         to_modes, to_points: the real transform and its inverse, ``[n, n]``.
@@ -155,8 +155,9 @@ class _Etdrk4(NamedTuple):
         spectra = np.fft.rfft(np.eye(system.n_points))
         to_modes = _real_parts(spectra)
         linear = h * _real_parts((1 + 1j) * system._linear)
-        # The coefficients cancel near z = 0; on a circle around each z they do not, and
-        # their mean over it is the value at its centre (Kassam and Trefethen).
+        # Near z = 0 these formulas lose digits by cancellation. On a circle around each
+        # z they do not, and their mean over the circle is the value at its centre
+        # (Kassam and Trefethen).
         circle = np.exp(1j * pi * (np.arange(1, 65) - 0.5) / 64, dtype=np.complex128)
         z = linear[:, None] + circle
         ez = np.exp(z)
