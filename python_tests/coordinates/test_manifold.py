@@ -1,4 +1,4 @@
-"""What coordinates leave out of a state, as a function of what they hold."""
+"""The rest of a state as a function of its coordinates."""
 
 import math
 
@@ -28,7 +28,7 @@ def slow(n: int, seed: int = 1) -> Tensor:
 
 
 def products(s: Tensor) -> Tensor:
-    """What two slow coordinates drive: two functions of degree two."""
+    """Two functions of degree two of two slow coordinates."""
     x, y = s.unbind(-1)
     return torch.stack([0.3 * x * y + 0.1, 0.2 * x.square() - 0.1 * y], -1)
 
@@ -49,7 +49,7 @@ def test_a_polynomial_of_degree_two_is_found_to_rounding() -> None:
     torch.testing.assert_close(made(s), rest, atol=1e-12, rtol=0)
 
 
-def test_noise_in_what_is_left_out_averages_out() -> None:
+def test_noise_in_the_rest_averages_out() -> None:
     """Coefficients err by sigma / sqrt(N), though each value is mostly noise."""
     s, basis = slow(20_000), turned()
     rest = products(s) @ basis[:, 2:4].T
@@ -63,7 +63,7 @@ def test_noise_in_what_is_left_out_averages_out() -> None:
 @pytest.mark.parametrize("memory", [0.0, 0.9])
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_alone_is_left_out(seed: int, memory: float) -> None:
-    """Whether or not it remembers, and though one entry has more of it than others."""
+    """White and correlated noise, larger in one entry than in the others."""
     s, basis = slow(4000), turned()
     rest = noise(torch.Size([4000, 3]), 10 + seed)
     for n in range(1, 4000):
@@ -90,7 +90,7 @@ def test_a_coordinate_that_is_always_zero_does_no_harm() -> None:
     )
 
 
-def test_what_is_found_is_the_same_under_all_maps() -> None:
+def test_the_completion_commutes_with_all_maps() -> None:
     """The reflection of both slow coordinates leaves products alone."""
     s, basis = slow(300), turned()
     rest = products(s) @ basis[:, 2:4].T + 0.1 * noise(torch.Size([300, 5])).double()
@@ -127,7 +127,7 @@ def oscillator() -> LibraryField:
     return field
 
 
-def test_forecasts_follow_what_is_left_out_and_forget_what_is_not() -> None:
+def test_forecasts_follow_the_rest_and_forget_deviations_from_it() -> None:
     scaler, s0 = completed(), slow(1)
     t = 0.05 * torch.arange(80).double()
     c, w = t.cos()[:, None], t.sin()[:, None]
@@ -148,7 +148,7 @@ def test_forecasts_follow_what_is_left_out_and_forget_what_is_not() -> None:
 
 @pytest.fixture(scope="module")
 def model() -> tuple[WPNODE, Tensor, Tensor]:
-    """Two coordinates of five entries, under noise that hides what they drive."""
+    """Two coordinates of five entries; noise hides the entries that they drive."""
     t = 0.05 * torch.arange(4000).double()
     s = torch.stack([t.cos(), -t.sin()], 1)
     basis = turned()
@@ -175,7 +175,7 @@ def test_a_model_completes_states_and_forecasts(model, tmp_path) -> None:
     torch.testing.assert_close(again, forecast)
 
 
-def test_what_was_left_out_does_not_hide_errors_of_the_field(model) -> None:
+def test_the_rest_does_not_hide_errors_of_the_field(model) -> None:
     fitted, clean, _ = model
     v = clean + 0.1 * noise(clean.shape)
     right = fitted.goodness_of_fit(v, 0.05).ratio

@@ -30,14 +30,14 @@ def test_a_group_has_all_products_of_its_maps(symmetry: Symmetry, size: int) -> 
     assert distance.max() < 1e-12
 
 
-def test_shifts_and_mirrors_do_what_they_say() -> None:
+def test_shifts_and_mirrors_permute_the_sites() -> None:
     u = torch.arange(5.0, dtype=torch.float64)
     shift, mirror = Symmetry.shifts(5).matrices[1], Symmetry.mirror(5).matrices[1]
     assert (shift @ u).tolist() in (u.roll(1).tolist(), u.roll(-1).tolist())
     assert (mirror @ u).tolist() == [0, 4, 3, 2, 1]
 
 
-def test_maps_without_end_are_refused() -> None:
+def test_infinite_groups_and_matrices_that_are_not_square_are_refused() -> None:
     angle = torch.tensor(1.0)
     c, s = angle.cos().item(), angle.sin().item()
     with pytest.raises(ValueError, match="finite group"):
@@ -53,7 +53,7 @@ def test_a_sample_keeps_the_identity_and_repeats_nothing() -> None:
     assert len({tuple(g.flatten().tolist()) for g in part.matrices}) == 4
 
 
-def test_a_sample_knows_all_maps_in_whatever_coordinates() -> None:
+def test_a_sample_keeps_its_whole_group_in_any_coordinates() -> None:
     whole = Symmetry.shifts(6)
     part = whole.sample(3, torch.Generator().manual_seed(1))
     assert whole.is_group and not part.is_group and whole.sample(6) is whole

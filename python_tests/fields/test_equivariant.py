@@ -135,7 +135,7 @@ def test_its_fit_is_that_of_the_whole_head_under_all_maps(accumulate) -> None:
     assert found.n_rows == 5 * len(range(0, len(series.v) - 20, 4))
 
 
-def test_what_cannot_be_restricted_is_refused() -> None:
+def test_bases_that_cannot_be_restricted_are_refused() -> None:
     maps = Symmetry.shifts(3).matrices
     with pytest.raises(ValueError, match="families"):
         EquivariantField.of(RandomFeatureField(3, 10), maps)

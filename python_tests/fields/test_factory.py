@@ -97,7 +97,7 @@ def test_a_kind_from_outside_is_fitted_saved_loaded_and_exported(
     torch.testing.assert_close(program(torch.zeros(()).to(u), u), expected)
 
 
-def test_the_method_of_a_kind_from_outside_follows_from_what_it_is(outside) -> None:
+def test_the_method_of_a_kind_from_outside_follows_from_its_properties(outside) -> None:
     v, options = lorenz63(300, DT), {"constant": 1.0}
     config = {"field.options": options, "refine": False}
     model = WPNODE(field="products", config=config, **WEAK).fit(v, DT)
@@ -108,7 +108,7 @@ def test_the_method_of_a_kind_from_outside_follows_from_what_it_is(outside) -> N
 
 
 @pytest.mark.parametrize("kind", list(FIELDS))
-def test_every_kind_says_what_it_is(kind: str) -> None:
+def test_properties_of_every_kind_are_those_of_its_field(kind: str) -> None:
     config = FieldConfig(kind=kind)
     field = make_field(config, (8,), 1, torch.Generator().manual_seed(0))
     entry = FIELDS.find(kind)
@@ -119,7 +119,7 @@ def test_every_kind_says_what_it_is(kind: str) -> None:
     assert 0 < count_weights(config, (8,), 1) <= 2 * stored + 100
 
 
-def test_misspelt_kinds_are_answered_with_the_nearest() -> None:
+def test_errors_suggest_the_nearest_kind_to_a_misspelt_one() -> None:
     for make in (
         lambda: FieldConfig(kind="librari"),
         lambda: WPNODE(field="librari"),

@@ -66,7 +66,7 @@ def test_shifting_the_ring_shifts_the_convolutional_field(kernels) -> None:
     torch.testing.assert_close(shifted, field(0.0, u).roll(3, -1))
 
 
-def test_a_site_feels_its_neighbours_within_reach_only() -> None:
+def test_a_site_depends_on_neighbours_within_reach_only() -> None:
     field = ConvField(width=4, kernels=(5, 1)).double()
     u = torch.randn(12, dtype=torch.float64)
     jacobian = torch.func.jacrev(lambda u: field(0.0, u))(u)
@@ -193,7 +193,7 @@ def test_functions_and_networks_become_fields() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_name(make, message) -> None:
+def test_invalid_arguments_are_refused_by_name(make, message) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 

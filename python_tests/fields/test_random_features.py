@@ -60,7 +60,7 @@ def test_steepness_shortens_the_weights_and_nothing_else() -> None:
 
 
 def test_flat_units_are_close_to_polynomials_of_low_degree() -> None:
-    """What is left of a field of degree 3 over its features falls with the steepness.
+    """The distance of the features from polynomials falls with the steepness.
 
     ``tanh(s w u + b)`` has terms of order s^3 beyond its second degree: a tenth of the
     steepness leaves a thousandth of them.
@@ -144,7 +144,7 @@ def test_the_jacobian_is_by_the_state_under_a_forcing(field: LinearField) -> Non
     torch.testing.assert_close(LinearField.jacobian(field, u, x), expected)
 
 
-def test_a_ring_feels_its_inputs_at_every_site() -> None:
+def test_inputs_of_a_ring_act_at_every_site() -> None:
     field = RingField(LibraryField(1, 1, outputs=1, forcing_dim=1), 4).double()
     field.set_coefficients(torch.tensor([[0.0], [2.0], [10.0]]))
     times = torch.tensor([0.0, 1.0], dtype=torch.float64)

@@ -106,7 +106,7 @@ def test_rk4_is_the_three_eighths_rule_and_rk4_classic_is_not() -> None:
     assert ends["rk4_classic"] == pytest.approx(classic, 1e-15)
 
 
-def test_steps_end_at_the_requested_times_whatever_their_spacing() -> None:
+def test_steps_end_at_the_requested_times_of_any_spacing() -> None:
     t = torch.tensor([0.0, 0.013, 0.1, 0.55, 0.56], dtype=torch.float64)
     result = rollout(spiral, exact_spiral(t[:1]), t, method="rk4", step=0.01)
     assert (result.u[:, 0] - exact_spiral(t)).abs().max() < 1e-9
@@ -165,7 +165,7 @@ def test_members_that_need_too_many_steps_count_as_diverged() -> None:
     assert result.diverged.tolist() == [False, True]
 
 
-def test_every_member_meets_the_tolerance_whoever_shares_the_batch() -> None:
+def test_every_member_of_any_batch_meets_the_tolerance() -> None:
     system = Lorenz63()
     u = system.simulate(60, 0.05)
     t = times(11, 0.5)
@@ -178,7 +178,7 @@ def test_every_member_meets_the_tolerance_whoever_shares_the_batch() -> None:
     assert error <= 2 * (alone.u[:, 0] - truth).abs().max() + 1e-9
 
 
-def test_modules_are_evaluated_in_float64_and_left_as_they_are() -> None:
+def test_modules_are_evaluated_in_float64_and_not_changed() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()

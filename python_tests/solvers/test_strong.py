@@ -57,7 +57,7 @@ def test_strong_loss_is_the_mean_over_windows_and_steps(window, stride) -> None:
 
 
 @pytest.mark.parametrize("method", ["rk4", "dopri8"])
-def test_solvers_of_torchdiffeq_answer_to_their_names(method) -> None:
+def test_solvers_of_torchdiffeq_are_found_by_name(method) -> None:
     field, v = network(), noisy(12)
     expected = by_hand(field, v, range(10), 3, method=method)
     loss = strong_loss(field, v, dt=DT, window=3, method=method)
@@ -170,6 +170,6 @@ def test_a_forced_field_sees_the_input_at_the_stages_of_the_solver() -> None:
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_reason(options, message) -> None:
+def test_invalid_options_are_refused_with_the_reason(options, message) -> None:
     with pytest.raises(ValueError, match=message):
         strong_loss(true_field, noisy(20), **options)

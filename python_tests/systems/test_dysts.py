@@ -13,7 +13,7 @@ ABSENT = "dysts is not installed (extra `dysts`)"
 
 @pytest.fixture
 def dysts():
-    """The package; its import warns of numba where that is not there."""
+    """The package; its import warns if numba is missing."""
     return pytest.importorskip("dysts.flows", reason=ABSENT, exc_type=ImportError)
 
 
@@ -65,16 +65,18 @@ def test_every_system_but_delay_equations_has_a_field(dysts) -> None:
         assert f.shape == u.shape and f.isfinite().all(), name
 
 
-def test_what_cannot_be_had_is_refused_by_name(dysts) -> None:
+def test_unknown_names_delay_equations_and_unknown_parameters_are_refused(
+    dysts,
+) -> None:
     with pytest.raises(ValueError, match=r"systems of dysts; got 'Rosler'.*'Rossler'"):
         from_dysts("Rosler")
-    with pytest.raises(ValueError, match="is a delay equation"):
+    with pytest.raises(ValueError, match=r"`name` must .* delay equation"):
         from_dysts("MackeyGlass")
     with pytest.raises(ValueError, match="`d` must be a parameter of Rossler: a, b, c"):
         from_dysts("Rossler", d=1.0)
 
 
-def test_a_missing_dysts_is_told_by_name(monkeypatch) -> None:
+def test_the_error_names_the_extra_that_installs_dysts(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "dysts", None)
     monkeypatch.setitem(sys.modules, "dysts.flows", None)
     with pytest.raises(ImportError, match=r"wpnode_ext\[dysts\]"):
