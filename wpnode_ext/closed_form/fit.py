@@ -32,7 +32,7 @@ from .rows import Gram, Rows, Spectrum, Triangle
 Accumulate = Literal["auto", "qr", "gram"]
 Features = Callable[[slice], Float[Tensor, "M F"]]
 
-# Multiplications up to which rows are taken in by QR: some ten seconds on one core.
+# Most multiplications for which "auto" uses QR: about ten seconds on one core.
 _QR_WORK = 1e11
 # Segments closer than a sixth of their length carry the same noise.
 _INDEPENDENT = 6
@@ -47,7 +47,7 @@ class SolveSettings:
             choose from; a number is taken as it is.
         accumulate: "qr" keeps a triangular factor and all digits, "gram" the normal
             equations; "auto" takes the first unless the problem is large.
-        block: numbers of features held at a time, 64 MB by default.
+        block: most numbers in a block of features, 64 MB by default.
         least_ridge: smaller ridges are raised to it.
     """
 
@@ -73,7 +73,7 @@ class ClosedFormFit:
         n_rows: rows of the least-squares problem: segments times sites and maps.
         residual: root mean square of the weak residual, ``[O]``.
         relative: the same over the root mean square of the left-hand side, ``[O]``.
-        accumulate: "qr" or "gram", how rows were taken in.
+        accumulate: "qr" or "gram", the accumulator of the rows.
         spectrum: of the problem, from which :meth:`with_ridge` solves it again.
     """
 

@@ -1,4 +1,4 @@
-"""The same solve for the last layer of any network that ends in one."""
+"""Closed-form fit of the last linear layer of a network."""
 
 import copy
 from typing import Any
@@ -25,10 +25,10 @@ def refit_head(
 ) -> ClosedFormFit:
     """Sets the last layer of a field to the one of least squared weak residual.
 
-    The layers before it are features like any others: this is a start that gradient
-    training reaches late, or a step it may take now and then. Coefficients so large
-    that the precision of the module would round them to a worse field are avoided by
-    a ridge of at least the square of its epsilon.
+    The layers before it serve as features. The result is a start that gradient
+    training reaches late, or a step that training takes now and then. A ridge of at
+    least the square of the epsilon of the module's precision keeps the coefficients
+    small, because rounding large ones would make the field worse.
 
     Args:
         module: a field ``module(t, u)`` whose value is that of its last ``nn.Linear``;
@@ -55,8 +55,8 @@ def refit_head(
         value = call_field(exact, t, u)
         if len(inputs) != 1 or not torch.equal(inputs[0][1], value):
             raise ValueError(
-                "`module` must return what its last nn.Linear gives; what it returns "
-                f"is computed after or around {head}."
+                f"`module` must return the value of its last nn.Linear, {head}; it "
+                "returns another value."
             )
         hidden = inputs[0][0][0]
         if head.bias is None:

@@ -1,4 +1,4 @@
-"""Ridge solutions of a least-squares problem, and the ridge the data ask for."""
+"""Ridge solutions of a least-squares problem, and the choice of the ridge."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Ridge = float | Literal["gcv"] | Sequence[float]
 # Ridges tried by default: from nothing to the mean square of a column.
 GRID: tuple[float, ...] = (0.0, *(10.0 ** (n / 2) for n in range(-40, 1)))
 
-# Share of the rows that must be left over by the coefficients, for the score.
+# Least share of degrees of freedom that the score assumes the fit leaves.
 _FEWEST = 1e-3
 
 
@@ -24,9 +24,10 @@ class RidgeChoice:
     """Generalised cross-validation over a grid of ridges.
 
     Attributes:
-        ridge: the one that was taken.
-        grid, scores: what was tried, and its score; smaller is better.
-        freedom: effective number of coefficients under the ridge that was taken.
+        ridge: the chosen one.
+        grid, scores: the ridges that were compared and their scores; the smallest score
+            is the best.
+        freedom: effective number of coefficients under the chosen ridge.
     """
 
     ridge: float
@@ -38,7 +39,7 @@ class RidgeChoice:
 def ridge_solution(spectrum: Spectrum, ridge: float) -> Float[Tensor, "J O"]:
     """``argmin mean (A c - y)^2 + ridge |rms c|^2``.
 
-    Directions that rounding cannot tell from nothing are left out, so that without a
+    Directions with singular values within rounding of zero are left out. So without a
     ridge this is the solution of least norm.
     """
     s = spectrum.s
@@ -55,14 +56,14 @@ def choose_ridge(
 ) -> RidgeChoice:
     """The ridge of smallest ``(|A c - y|^2 / n) / (1 - freedom / n)^2``.
 
-    With ``freedom = sum s^2 / (s^2 + ridge)``. The score is the mean over the columns
+    Here ``freedom = sum s^2 / (s^2 + ridge)``. The score is the mean over the columns
     of `y`, each divided by its mean square.
 
     Args:
         spectrum: of the least-squares problem.
-        ridge: "gcv" for the default grid, a grid, or the one ridge to take.
-        independent: share of the rows that count in n; overlapping segments repeat
-            one another.
+        ridge: "gcv" for the default grid, a grid, or a single ridge.
+        independent: share of the rows that count in n, because overlapping segments
+            share noise.
         least: ridges below it are raised to it.
     """
     if isinstance(ridge, float | int):
@@ -92,7 +93,7 @@ def choose_ridge(
 def residuals(
     spectrum: Spectrum, ridge: float
 ) -> tuple[Float[Tensor, " O"], Float[Tensor, " O"]]:
-    """Root mean square of ``A c - y``, and the same over that of `y`."""
+    """Root mean square of ``A c - y``, and its ratio to that of `y`."""
     lost = (1 - _shrinkage(spectrum, ridge))[:, None] * spectrum.b
     error = spectrum.rest + lost.square().sum(0)
     size = target_size(spectrum)
@@ -105,7 +106,7 @@ def target_size(spectrum: Spectrum) -> Float[Tensor, " O"]:
 
 
 def _shrinkage(spectrum: Spectrum, ridge: float) -> Float[Tensor, " J"]:
-    """What the ridge leaves of each singular direction, between 0 and 1."""
+    """Factor of each singular direction under the ridge, between 0 and 1."""
     squares = spectrum.s.square()
     resolved = spectrum.s > spectrum.resolution * spectrum.s.max()
     kept = squares / torch.where(resolved, squares + ridge, 1.0)

@@ -1,12 +1,12 @@
-"""Rows of a least-squares problem, taken in a block at a time and forgotten.
+"""Accumulators of least-squares rows that keep no row.
 
-Two ways to keep what the solution needs of ``A c = y``, both of the size of one block
-of J rows whatever the number of rows was:
+Each keeps enough of ``A c = y`` to solve it, in memory that does not grow with the
+number of rows:
 
-- :class:`Triangle`, the triangular factor of ``[A, y]``, updated by a QR factorisation
-  of itself on top of the new rows. It has the singular values of A to rounding.
-- :class:`Gram`, the sums ``A^T A``, ``A^T y`` and ``y^T y``. Three times as fast and
-  added in any order, but singular values below 1e-8 of the largest drown in rounding.
+- :class:`Triangle` keeps the triangular factor of ``[A, y]``. A QR factorisation of it
+  on top of the new rows updates it. It has the singular values of A to rounding.
+- :class:`Gram` keeps the sums ``A^T A``, ``A^T y`` and ``y^T y``. It is three times as
+  fast, but loses singular values below 1e-8 of the largest to rounding.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Spectrum:
-    """``A = U S V^T`` after columns were divided by their root mean squares.
+    """Singular value decomposition of A with columns of root mean square one.
 
     Attributes:
         s: singular values, ``[J]``, of ``A / (rms sqrt(rows))``.
@@ -42,27 +42,27 @@ class Spectrum:
 
 
 class Rows(Protocol):
-    """What is kept of the rows of ``A c = y``."""
+    """Accumulator of the rows of ``A c = y``."""
 
     n_rows: int
 
     def add(self, a: Float[Tensor, "M J"], y: Float[Tensor, "M O"]) -> None:
-        """Takes in M more rows."""
+        """Adds M rows."""
 
     def restricted(self, basis: Float[Tensor, "J O M"]) -> "Rows":
         """The rows of ``sum_j A_j basis[j, o, m] c_m = y_o``: one output, M unknowns.
 
-        They are O times as many. Only what was kept of A is needed.
+        Their number is O times as large. The rows of A are not needed again.
         """
         ...
 
     def spectrum(self) -> Spectrum:
-        """Everything the ridge solutions are made of."""
+        """The decomposition that ridge solutions are computed from."""
         ...
 
 
 class Triangle:
-    """Upper triangular R of ``[A, y]``; see the module."""
+    """Upper triangular factor R of ``[A, y]``."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -105,7 +105,7 @@ class Triangle:
 
 
 class Gram:
-    """Normal equations; see the module."""
+    """Normal equations of the rows."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -147,7 +147,7 @@ class Gram:
     def sums(
         self,
     ) -> tuple[Float[Tensor, "J J"], Float[Tensor, "J O"], Float[Tensor, " O"]]:
-        """``A^T A``, ``A^T y`` and the squares of `y`."""
+        """``A^T A``, ``A^T y`` and the sums of squares of `y`."""
         if self._aa is None or self._ay is None or self._yy is None:
             raise ValueError("there are no rows to solve; no segment fits the data.")
         return self._aa, self._ay, self._yy

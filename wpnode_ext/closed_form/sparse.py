@@ -31,13 +31,13 @@ def find_support(
     fraction: float = 0.2,
     thresholds: Sequence[float] = THRESHOLDS,
 ) -> Bool[Tensor, "J D"]:
-    """Coefficients that predict segments which were not fitted.
+    """Coefficients that predict held-out segments best.
 
-    For every output by itself: terms whose contribution ``rms(phi_j) |c_j|`` is below a
-    share of the left-hand side are left out and the others fitted again, until all stay
-    (the sequential thresholding of SINDy), for shares from small to large. The support
-    is the one of least squared weak residual at the end of the record, a `fraction` of
-    it. Terms that are needed stay in, some that are not may.
+    Each output is thinned separately by the sequential thresholding of SINDy: terms
+    whose contribution ``rms(phi_j) |c_j|`` is below a share of the left-hand side are
+    left out and the others are fitted again, until no term falls below it. The share
+    rises from small to large. The chosen support has the least squared weak residual
+    on the last `fraction` of the record. It may keep some terms that are not needed.
 
     Args:
         field: all terms, without inputs, one site; it is not changed.
@@ -72,7 +72,7 @@ def find_support(
     for output in range(right.shape[1]):
         best = torch.inf
         for kept, c in _thinned(info, right[:, output], size[output], thresholds):
-            # Up to what is the same for all: the squares of the left-hand side.
+            # The squares of the left-hand side are left out: all supports share them.
             error = (c @ check @ c - 2 * c @ wanted[:, output]).item()
             if error < best:
                 best, support[:, output] = error, kept

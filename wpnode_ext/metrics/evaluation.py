@@ -1,4 +1,4 @@
-"""Forecasts against a reference trajectory: how long they hold, how large they err."""
+"""Forecasts compared with a reference trajectory: prediction times and errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,18 +17,19 @@ from .vpt import VPTResult, error_by_lead_time, vpt
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Forecasts from several starts beside the truth, and numbers made of them.
+    """Forecasts from several starts, the truth, and the measures of their agreement.
 
     Attributes:
         vpt: valid prediction time, the paper's definition ("pooled").
         other_vpt: the other two definitions, by name.
         t: lead times, ``[T]``.
         u_hat, u: forecasts and truth, ``[T, B, *state]``.
-        rmse, rmse_persistence: root mean square error at each lead time in units of the
-            spread of the reference, of the model and of "nothing changes", ``[T]``.
-        finite: share of the forecasts the error at each lead time is made of, ``[T]``.
-        diverged: share of forecasts that left every bound.
-        starts: samples of the reference the forecasts began at, ``[B]``.
+        rmse, rmse_persistence: root mean square error of the model and of an unchanged
+            state at each lead time, in units of the spread of the reference, ``[T]``.
+        finite: share of the forecasts that count in the error at each lead time,
+            ``[T]``.
+        diverged: share of the forecasts that diverged.
+        starts: samples of the reference at which the forecasts begin, ``[B]``.
         unit: "Lyapunov times", or "units of time" where no exponent was given.
     """
 
@@ -45,7 +46,7 @@ class Evaluation:
     unit: str
 
     def rows(self) -> list[tuple[str, str]]:
-        """A short table: what, and its value."""
+        """Rows of a short table: name and value."""
         low, high = self.vpt.interval
         scaled = self.unit != "units of time"
         rows = [
@@ -80,7 +81,7 @@ class Evaluation:
         return rows
 
     def summary(self) -> dict[str, Any]:
-        """The numbers with what they mean, as builtin types."""
+        """The measures by name, as builtin types."""
         return {
             "vpt": self.vpt.mean,
             "vpt_std": self.vpt.std,
@@ -118,26 +119,25 @@ def evaluate_field(
     mask: Array | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Forecasts from random states of a reference trajectory, compared with it.
+    """Compares forecasts from random states of a reference trajectory with it.
 
     Args:
         field: ``field(t, u)`` in the units of the reference.
-        u: reference ``[N, *state]``; forecasts start on its states as they are. Clean
-            ones give the paper's numbers; from noisy ones a perfect model is limited,
-            too.
-        dt: distance of its samples.
+        u: reference ``[N, *state]``; forecasts start from its states. The paper uses a
+            clean reference; a noisy one limits the prediction time of any model.
+        dt: interval of its samples.
         lyapunov_exponent: maximal exponent; times are in units of time without it.
         threshold: normalised error up to which a forecast counts as valid.
         starts: number of forecasts.
         horizon: time to forecast; default ten Lyapunov times, at most a quarter of the
             reference.
         method: solver of the forecasts.
-        seed: of the choice of starts.
-        lengths: lengths of several series laid end to end; no forecast is compared with
+        seed: seed of the choice of starts.
+        lengths: lengths of several concatenated series; no forecast is compared with
             samples of two of them.
         mask: True where a value is missing, ``[N]`` or the shape of `u`; no forecast is
             compared with such samples.
-        **options: of :func:`~wpnode_ext.rollout`.
+        **options: further arguments of :func:`~wpnode_ext.rollout`.
     """
     truth = as_float64(u, "u")
     runs = reference_runs(len(truth), lengths, mask)
@@ -187,7 +187,7 @@ def evaluate_field(
 def reference_runs(
     n_samples: int, lengths: Sequence[int] | None, mask: Array | None
 ) -> Runs:
-    """Stretches of a reference without border or missing value."""
+    """Stretches of a reference without a border or a missing value."""
     missing = None
     if mask is not None:
         missing = (as_float64(mask, "mask") != 0).reshape(n_samples, -1).any(1)
@@ -195,7 +195,7 @@ def reference_runs(
 
 
 def draw_starts(runs: Runs, steps: int, count: int, seed: int) -> Int[Tensor, " B"]:
-    """Random first samples of forecasts that have `steps` samples to be judged by."""
+    """Random starts of forecasts that have `steps` samples of the reference ahead."""
     candidates = window_starts(runs, steps + 1)
     if len(candidates) == 0:
         longest = max((stop - first for first, stop in runs), default=0)

@@ -1,8 +1,8 @@
-"""Whether observations hold the whole state: does the past tell more than the present?
+"""Test whether observations contain the whole state.
 
-The next state of an autonomous system follows from its present one. Where observations
-of some time ago, beside the present ones, predict the future far better than those
-alone, the observations are a projection of a larger state, or something drives them.
+The next state of an autonomous system follows from its present one. If earlier
+observations added to the present one predict the future far better than the present one
+alone, the observations are a projection of a larger state, or an input drives them.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from ..data import Series
 from ..weak.segments import window_starts
 
-# Entries of a state up to which distances between delay vectors mean something, samples
-# looked at, neighbours averaged over, and the part that is predicted.
+# Largest state whose delay vectors have meaningful distances; samples that are used;
+# neighbours in a mean; share of the samples that is predicted.
 LARGEST, SAMPLES, NEIGHBOURS, SHARE = 12, 5000, 8, 0.25
-# The past is needed if it leaves less than this share of the error of the present, and
-# of the variance.
+# The past is needed if the error with it is below this share of the error without it,
+# and of the variance.
 LEAST = 0.5
 
 
@@ -27,8 +27,8 @@ class HiddenState:
     """Mean square errors of predictions, in variances of the data.
 
     Attributes:
-        present: from the observation at one time.
-        delayed: from those at three times.
+        present: error from the observation at one time.
+        delayed: error from the observations at three times.
     """
 
     present: float
@@ -41,19 +41,19 @@ class HiddenState:
 
     def __str__(self) -> str:
         return (
-            "the state is probably observed only in part (the past leaves "
-            f"{100 * self.delayed:.2g} % of the variance open where the present alone "
-            f"leaves {100 * self.present:.2g} %)"
+            "the state is probably observed only in part (with the past, "
+            f"{100 * self.delayed:.2g} % of the variance remain unexplained; with the "
+            f"present alone, {100 * self.present:.2g} %)"
         )
 
 
 def find_hidden_state(series: Series, *, lag: int) -> HiddenState | None:
-    """How well the present, and the present with the past, predict the future.
+    """Errors of predictions from the present, and from the present and the past.
 
     Predictions are means over nearest neighbours in the earlier part of the record.
 
     Args:
-        series: observations at equal distances.
+        series: observations at equal intervals.
         lag: samples to predict ahead; delays are half of it.
 
     Returns:
@@ -77,7 +77,7 @@ def find_hidden_state(series: Series, *, lag: int) -> HiddenState | None:
     times = now.numpy()
     future = scaled[times + lag]
     border = int((1 - SHARE) * len(times))
-    # The future of the last neighbours must not reach into what is predicted.
+    # The future of a neighbour must end before the predicted samples begin.
     known = times[:border] + lag < times[border]
 
     def error(features: NDArray[np.float64]) -> float:

@@ -67,12 +67,11 @@ def lyapunov_exponents(
         duration: time over which growth is averaged.
 
     Other Args:
-        n_exponents: how many, at most the size of the state.
-        transient: time states run before anything else.
-        align: time tangent vectors turn before growth is counted.
+        n_exponents: number of exponents, at most the size of the state.
+        transient: time that the states are integrated for first.
+        align: time in which the tangent vectors align before growth is counted.
         renormalise_every: steps between two QR decompositions.
     """
-
     field = in_dtype(field, u0.dtype)
     start = torch.zeros((), dtype=torch.float64, device=u0.device)
 
@@ -103,10 +102,10 @@ def map_lyapunov_exponents(
     align: float = 0.0,
     renormalise_every: int = 10,
 ) -> LyapunovResult:
-    """Exponents of a map that advances states ``[B, *state]`` by the time `dt`.
+    """Largest exponents of a map that advances states ``[B, *state]`` by the time `dt`.
 
-    For stiff systems whose field no explicit solver can follow, and for discrete
-    models. Arguments as in :func:`lyapunov_exponents`.
+    The map may be a discrete model, or a solver for a stiff field that RK4 cannot
+    integrate. The other arguments are those of :func:`lyapunov_exponents`.
     """
     state = u0.shape[1:]
     if u0.dim() < 2:
@@ -127,7 +126,7 @@ def map_lyapunov_exponents(
     tangents = tangents[:n_exponents].expand(len(u), -1, -1)
 
     def advance(u: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        # One batch axis, as fields expect: each state once for every vector.
+        # Fields expect one batch axis, so each state is repeated for every vector.
         states = u.repeat_interleave(n_exponents, 0)
         vectors = tangents.reshape(-1, *state)
         for _ in range(renormalise_every):

@@ -1,4 +1,4 @@
-"""Noisy series and a model that is almost right: the states between the two."""
+"""Estimation of states from noisy series and an almost correct model."""
 
 from .evidence import step_error
 from .first_states import LocalFit, first_states, is_negligible, local_polynomial

@@ -48,7 +48,7 @@ class BlockCholesky:
     ) -> Float[Tensor, "n B D *R"]:
         """Solution of ``L^T x = rhs``.
 
-        Of standard normal numbers: a draw with the inverse of the matrix as covariance.
+        If `rhs` is standard normal, the covariance of x is the inverse of the matrix.
         """
         x = rhs.clone() if rhs.dim() == 4 else rhs.unsqueeze(-1).clone()
         return self._back_(x).reshape(rhs.shape)

@@ -1,9 +1,9 @@
-"""Evidence: how likely observations are with states or coefficients integrated out.
+"""Evidence: density of the data with the states or the coefficients integrated out.
 
-Up to a constant, the logarithm of the density of the data with the states integrated
-out by Laplace's method is ``(log det link - cost - log det H) / 2`` for the least cost
-and the normal equations H there. Fields and process noises are compared by it, and the
-precision of a prior of linear unknowns is chosen by the same principle.
+Laplace's method integrates the states out. Up to a constant, the logarithm of the
+density is then ``(log det link - cost - log det H) / 2`` with the least cost and the
+normal equations H at its minimum. It compares fields and process noises. The same
+principle chooses the precision of a prior of linear unknowns.
 """
 
 from dataclasses import dataclass
@@ -23,22 +23,22 @@ from .steps import make_step
 
 @dataclass(frozen=True)
 class EvidenceSettings:
-    """Numbers of the searches for the largest evidence.
+    """Settings of the searches for the largest evidence.
 
     Attributes:
         decades: precisions of the prior that are compared first, in decades below the
             largest information.
-        rounds: most rounds of the fixed point of the precision that follow.
-        change: of the logarithm of the precision, at which the rounds end.
-        window: most samples of a window in which states are integrated out.
+        rounds: most iterations of the fixed point for the precision that follow.
+        change: change of the logarithm of the precision below which they end.
+        window: most samples in a window in which states are integrated out.
         iterations: most iterations of the smoothing before.
-        tolerance: of that smoothing, in units of the noise; the error of the evidence
-            is quadratic in it.
+        tolerance: tolerance of that smoothing, in units of the noise; the error of the
+            evidence is quadratic in it.
         levels: process noises that are compared, in units of the one of the problem.
         numbers: samples times entries of a state that this comparison uses, in evenly
-            spread windows: on 4000 samples, logarithms at levels that matter differ by
-            ten and more.
-        chunk: most numbers of the blocks of the normal equations in memory at a time.
+            spread windows. With 4000 samples the logarithms at relevant levels differ
+            by ten and more.
+        chunk: most numbers in the blocks of the normal equations at a time.
     """
 
     decades: tuple[int, int] = (-2, 20)
@@ -64,9 +64,8 @@ class Posterior:
         ridge: precision of the prior.
         effective: number of unknowns that the data determine.
         root: ``root root^T`` is the covariance, ``[P, P]``.
-        log_weight: change of the logarithm of a density of the data, taken at the mean
-            of the unknowns, when they are integrated out: minus what the data had to
-            say about each. Minus infinity without a prior.
+        log_weight: logarithm of the density of the data with the unknowns integrated
+            out, minus its logarithm at their mean. Minus infinity without a prior.
     """
 
     mean: Float[Tensor, " P"]
@@ -86,24 +85,24 @@ def posterior(
 ) -> Posterior:
     """Solution of ``(info + ridge / spread^2) mean = right``.
 
-    Without `ridge` it is the one of the largest evidence (MacKay), where
-    ``ridge = effective / |mean / spread|^2``. One precision serves all unknowns: with
-    one for each size of direction the rounds of refinement settled at fields that
-    explain noise.
+    Without `ridge` the evidence chooses it (MacKay): at the maximum
+    ``ridge = effective / |mean / spread|^2``. One precision serves all unknowns; with
+    one for each size of direction, refinement ended at fields that explain noise.
 
-    The singular values of ``root diag(spread)`` with ``root^T root = info`` are taken,
-    not the eigenvalues of its square, in which spreads of 1e-8 would be lost.
+    The solution uses the singular values of ``root diag(spread)`` with
+    ``root^T root = info``, because the eigenvalues of its square would lose spreads of
+    1e-8 to rounding.
 
     Args:
         info: symmetric, positive semidefinite.
-        right: ``info @ unknowns`` for data without noise.
+        right: right-hand side; equals ``info @ unknowns`` for data without noise.
         spread: sizes of the unknowns under the prior, up to a factor.
-        ridge: a precision to take instead.
-        settings: of the search for the precision.
+        ridge: a precision to use instead of the one of largest evidence.
+        settings: settings of the search for the precision.
     """
     values, vectors = torch.linalg.eigh((info + info.T) / 2)
-    # In directions without information `right` holds rounding only, which a small ridge
-    # would blow up; the prior alone determines them.
+    # In directions without information `right` is rounding, which a small ridge would
+    # amplify. There the prior alone determines the unknowns.
     floor = len(values) * torch.finfo(values.dtype).eps * values.max().clamp(min=0)
     known = values > floor
     root = torch.where(known, values, 0.0).sqrt()
@@ -129,7 +128,8 @@ def _largest_evidence(
     values: Tensor, right: Tensor, settings: EvidenceSettings
 ) -> float:
     tiny = torch.finfo(values.dtype).tiny
-    # It may have several maxima: under a strong prior flat features are linear.
+    # The evidence may have several maxima, so a grid comes first: under a strong prior
+    # flat features are linear.
     decades = torch.arange(*settings.decades, 0.5, dtype=values.dtype)[:, None]
     ridges = values.max().clamp(min=tiny**0.5) * 10**-decades
     explained = (right.square() / (values + ridges)).sum(1)
@@ -153,20 +153,21 @@ def state_evidence(
     window: int = _DEFAULT.window,
     tolerance: float = _DEFAULT.tolerance,
 ) -> float:
-    """Logarithm of the evidence of a record, in windows that are independent.
+    """Logarithm of the evidence of a record, summed over independent windows.
 
     Args:
         problem: data, field and process noise, uncut.
         x: states in units of the noise.
-        window: most samples of a window.
-        tolerance: of the smoothing, in units of the noise.
+        window: most samples in a window.
+        tolerance: tolerance of the smoothing, in units of the noise.
     """
-    # Every sample in one window: none may count twice. Two lengths, the longer first.
+    # Each sample is in one window, so that none counts twice. The windows have at most
+    # two lengths, the longer first.
     windows = torch.arange(len(x)).tensor_split(-(-len(x) // window))
     total = 0.0
-    for length, alike in groupby(windows, len):
+    for length, equally_long in groupby(windows, len):
         many = max(1, _DEFAULT.chunk // (length * x.shape[1] ** 2))
-        for rows in torch.stack(list(alike), 1).split(many, 1):
+        for rows in torch.stack(list(equally_long), 1).split(many, 1):
             total += evidence_of_windows(
                 problem.cut(rows), x[rows], tolerance=tolerance
             )
@@ -179,7 +180,7 @@ def evidence_of_windows(
     max_iterations: int = _DEFAULT.iterations,
     tolerance: float = _DEFAULT.tolerance,
 ) -> float:
-    """Sum of the windows' logarithms; minus infinity where one has none."""
+    """Sum of the windows' log densities; minus infinity if one is not defined."""
     found = minimise(part, x, max_iterations, tolerance, keep_line=True)
     assert found.line is not None
     system = part.precision(found.x, found.line)
@@ -199,12 +200,12 @@ def likely_process_noise(
 ) -> float:
     """The process noise of largest evidence, in units of that of `problem`.
 
-    Steps of about half a decade are taken as long as the evidence grows: an almost
-    exact field errs far less than a smoother has to allow it, and with that allowance
-    the error bars of states would be too wide.
+    The search steps by about half a decade while the evidence grows. The process noise
+    that refinement needs is often far larger than the errors of a good field; with it
+    the error bars of the states would be too wide.
 
     Args:
-        problem: the data, and the process noise that was assumed.
+        problem: the data and the first process noise.
         x: states in units of the noise.
         settings: window, and the levels that are compared.
     """
@@ -242,7 +243,7 @@ def step_error(
     sigma: Float[Tensor, "..."],
     process_noise: Float[Tensor, "..."],
 ) -> Float[Tensor, "..."]:
-    """Error of a field's steps from sample to sample, that of largest evidence.
+    """Error of a field's steps from sample to sample, by largest evidence.
 
     Args:
         field: callable ``field(t, u)``.

@@ -1,4 +1,4 @@
-"""First states: a polynomial fitted around every sample (Savitzky-Golay, any times)."""
+"""First states: local polynomials at any times (Savitzky-Golay on uniform ones)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from ..weak.noise import estimate_noise
 from ..weak.segments import gap_free_runs
 
 WIDTHS = (7, 9, 13, 17, 25, 35, 51)
-# Share of ridge on the normalised polynomial that keeps fits of few samples defined.
+# Ridge on the normalised polynomial that keeps fits of few samples defined.
 RIDGE = 1e-12
 # Largest error of a polynomial for constants; beyond it the ridge decides its value.
 KEPT = 1e-3
 # Numbers the design matrices of a slice of samples may hold.
 SLICE = 1 << 22
-# Noise below this share of a component's size leaves nothing to refine, and cannot be
-# told from the curvature of fast components between samples.
+# Noise below this share of a component's size needs no refinement, and cannot be
+# distinguished from the curvature of fast components between samples.
 NEGLIGIBLE_NOISE = 1e-4
 
 
@@ -29,10 +29,10 @@ class LocalFit:
     """States fitted around every sample.
 
     Attributes:
-        states: ``[N, *state]``, float64; values at missing samples too.
+        states: ``[N, *state]``, float64, including missing samples.
         sigma: noise per component, ``[*state]``: the residual of the fit, which may
             include curvature; from :func:`first_states` the noise alone.
-        width: samples of a window, the widest of all components.
+        width: samples in a window, the widest of all components.
     """
 
     states: Float[Tensor, "N ..."]
@@ -43,18 +43,19 @@ class LocalFit:
 def local_polynomial(
     series: Series, *, degree: int = 4, widths: Sequence[int] = WIDTHS
 ) -> LocalFit:
-    """The value at every sample of the polynomial nearest to its neighbours.
+    """Values at every sample of polynomials fitted to its neighbours.
 
     On uniform times without gaps this is the Savitzky-Golay filter. A degree of 4 keeps
     the peaks that a positive kernel would flatten. Windows end at gaps and borders,
-    missing values have no weight; those that no polynomial reaches lie on a monotone
-    curve between the states around them. Each component takes the width with the least
+    and missing values have no weight. Where no polynomial is defined, a monotone curve
+    connects the states on both sides. Each component takes the width with the least
     error in predicting samples from their neighbours alone.
 
     Args:
         series: the observations.
         degree: of the polynomials.
-        widths: odd numbers of samples to choose from; those above `degree` + 2 count.
+        widths: odd numbers of samples to choose from, of which those above `degree` + 2
+            are used.
     """
     usable = [width for width in widths if width > degree + 2]
     if not usable:
@@ -80,11 +81,11 @@ def local_polynomial(
 
 
 def first_states(series: Series, sigma: Array | float | None = None) -> LocalFit:
-    """States to begin with: between the local polynomials and the data.
+    """Weighted means of the local polynomials and the data, as first states.
 
-    Where even the narrowest polynomial is too stiff for the signal, or there is next to
-    no noise, the data are better. The best mean of both follows from the residual of
-    the fit: the polynomial's weight is the noise's share of its variance.
+    The data are better where the narrowest polynomial is too stiff for the signal or
+    the noise is negligible. The best weight of the polynomial is the share of the noise
+    in the variance of its residual.
 
     Args:
         series: the observations.
@@ -145,10 +146,11 @@ def _fitted(
     Float[Tensor, " D"],
     Float[Tensor, " D"],
 ]:
-    """States, which of them are sound, noise, and squared errors of prediction.
+    """States, mask of the sound ones, noise, and squared errors of prediction.
 
-    Sound polynomials keep constants and do not amplify noise; far from all samples they
-    do neither. Errors are those of predicting each sample from the others.
+    A sound polynomial keeps constants and does not amplify noise; far from all samples
+    no polynomial is sound. The errors are those of predicting each sample from the
+    others.
     """
     n = series.n_samples
     data = series.v.double().reshape(n, -1)
@@ -187,17 +189,17 @@ def _fitted(
     counts = seen.sum(0).clamp(min=1)
     variance = (left.square() / share).sum(0) / counts
     error = (left / share).square().sum(0) / counts
-    # An observed value is a state in any case.
+    # Observed values always count as sound.
     return states, sound | (seen > 0), variance.sqrt(), error
 
 
 def _bridged(
     series: Series, states: Float[Tensor, "N D"], sound: Bool[Tensor, "N D"]
 ) -> Float[Tensor, "N D"]:
-    """The states, those that are not sound taken from the others.
+    """The states, with those that are not sound interpolated from the others.
 
-    Between them on a monotone cubic, which does not overshoot; before the first and
-    after the last of a stretch equal to it.
+    The interpolant is a monotone cubic, which does not overshoot. Before the first and
+    after the last sound state of a stretch it is constant.
     """
     if sound.all():
         return states

@@ -1,8 +1,8 @@
-"""Stretches of a record without any value, too long to be bridged.
+"""Smoothing around long gaps, stretches of a record without any value.
 
-A smoother with an inaccurate or chaotic field finds a wrong path across such a gap, and
-spoils the states on both sides. So the record ends there and begins anew behind it;
-states in a gap are forecast from the last one before it.
+An inaccurate or chaotic field leads a smoother to a wrong path across a long gap, with
+wrong states on both sides. So the record is cut at the gap, and the states in it are
+forecast from the last state before it.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from .first_states import LocalFit
 from .smoother import SmoothedStates, smooth_states
 from .steps import Step, make_step
 
-# A forecast ends where it is so many times as far from the mean as the data ever are.
+# A forecast ends at this multiple of the largest distance of the data from their mean.
 FAR = 3.0
 
 Gap = tuple[int, int]
@@ -35,8 +35,8 @@ def smooth_around_gaps(
     Args:
         field: callable ``field(t, u)``.
         series: observations.
-        first: first states of them.
-        substeps: of the model, as there.
+        first: their first states.
+        substeps: steps of the model in an interval.
         **options: the other arguments of :func:`smooth_states`.
     """
     gaps = long_gaps(series, first.width)
@@ -57,8 +57,8 @@ def smooth_around_gaps(
 def long_gaps(series: Series, longest: int) -> list[Gap]:
     """Rows ``first .. stop - 1`` of each run of more than `longest` missing samples.
 
-    Samples are missing where no value was observed; with some of them a model finds its
-    way.
+    A sample is missing if no value of it was observed; some values are enough for the
+    smoother.
     """
     if series.mask is None:
         return []
@@ -69,7 +69,7 @@ def long_gaps(series: Series, longest: int) -> list[Gap]:
 
 
 def ended_at(series: Series, gaps: list[Gap]) -> Series:
-    """The same samples, in series that end with every gap."""
+    """The same samples, with a series ending at the end of every gap."""
     if not gaps:
         return series
     return series.cut(_pieces(series, {stop for _, stop in gaps}))
@@ -87,10 +87,10 @@ def without(series: Series, gaps: list[Gap]) -> list[tuple[int, int, int]]:
 def forecast_gaps(
     states: Float[Tensor, "N ..."], series: Series, gaps: list[Gap], step: Step
 ) -> Float[Tensor, "N ..."]:
-    """The states, those in gaps forecast by the model from the last one before.
+    """The states, with those in gaps forecast from the last state before the gap.
 
-    Given states remain in gaps at the start of a series, and from where the forecast
-    leaves the range of the data.
+    The given states remain in gaps at the start of a series, and from the sample where
+    a forecast leaves the range of the data.
     """
     found = states.double().reshape(series.n_samples, -1).clone()
     centre = found.mean(0)
@@ -109,7 +109,7 @@ def forecast_gaps(
 
 
 def _pieces(series: Series, edges: set[int]) -> list[tuple[int, int, int]]:
-    """The whole record, cut before these rows too."""
+    """Pieces of the whole record, with additional cuts before `edges`."""
     pieces, begin = [], 0
     for number, length in enumerate(series.lengths):
         inner = sorted(edge - begin for edge in edges if 0 < edge - begin < length)

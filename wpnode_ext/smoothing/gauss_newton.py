@@ -1,4 +1,4 @@
-"""Gauss-Newton with Levenberg damping on a batch of windows, in units of the noise."""
+"""Damped Gauss-Newton (Levenberg) on a batch of windows, in units of the noise."""
 
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ ROUNDING = 1e-10
 
 
 class StepFailed(ArithmeticError):
-    """Raised where a field could not be improved; the field before remains."""
+    """Raised when a field cannot be improved; the field remains unchanged."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Windows:
         return cls(starts, length, n_samples)
 
     def chunks(self, size: int) -> tuple[Int[Tensor, " B"], ...]:
-        """Numbers of the windows, `size` of them at a time."""
+        """Indices of the windows, `size` of them at a time."""
         return torch.arange(len(self.starts)).split(max(1, size))
 
     def rows(self, windows: Int[Tensor, " B"]) -> Int[Tensor, "L B"]:
@@ -63,7 +63,7 @@ class Windows:
         return torch.arange(self.length)[:, None] + self.starts[windows]
 
     def own_links(self, windows: Int[Tensor, " B"]) -> Float[Tensor, "m B 1"]:
-        """1 for links that no earlier window has: evenly spread windows may overlap."""
+        """1 for links that are in no earlier window, as windows may overlap; else 0."""
         own = torch.ones(self.length - 1, len(windows), 1, dtype=torch.float64)
         for column, window in enumerate(windows.tolist()):
             if window > 0:
@@ -144,7 +144,7 @@ class Problem:
     def cost(
         self, x: Float[Tensor, "L B D"], jump: Float[Tensor, "m B D"] | None = None
     ) -> Float[Tensor, " B"]:
-        """The sum that is minimised, for each window; `jump` if it is known."""
+        """The cost of each window; pass `jump` if it is known."""
         if jump is None:
             ahead = self.step(*self.before(x)) / self.scale
             jump = x[1:] - ahead.reshape(x[1:].shape)
@@ -191,7 +191,7 @@ class Problem:
         return factor(diagonal, lower)
 
     def before(self, x: Float[Tensor, "L B D"]) -> tuple[Tensor, Tensor, Tensor]:
-        """States, times and intervals from which the model steps: all but the last."""
+        """States, times and intervals at the start of every step of the model."""
         u = (x[:-1] * self.scale).reshape(-1, x.shape[-1])
         return u, self.t[:-1].reshape(-1), self.h.reshape(-1)
 
@@ -203,9 +203,8 @@ class Minimum:
     Attributes:
         x: ``[L, B, D]``.
         converged: windows whose last step was below the tolerance, ``[B]``.
-        iterations: steps tried.
-        line: residuals and derivatives of the model's steps at `x`, where these were
-            asked for.
+        iterations: number of steps, refused ones included.
+        line: residuals and derivatives of the model's steps at `x`, or None.
     """
 
     x: Float[Tensor, "L B D"]
@@ -224,16 +223,16 @@ def minimise(
 ) -> Minimum:
     """States of every window that minimise its cost.
 
-    A step that would raise the cost of a window is refused; the window is damped more
-    and tries again. The model is linearised together with its cost, except after the
-    last step, where only `keep_line` needs it.
+    A step that would raise the cost of a window is refused and repeated with more
+    damping. The model is linearised together with its cost, except after the last step,
+    where only `keep_line` needs it.
 
     Args:
         problem: windows, see :meth:`Problem.cut`.
-        x: states to begin with.
+        x: first states.
         max_iterations: most steps.
         tolerance: a window has converged when the root mean square of a step is below.
-        keep_line: whether the line at the states found is returned.
+        keep_line: whether the result has the line at its states.
     """
     x, line = x.clone(), problem.linearise(x)
     cost = problem.cost(x, line[0])
@@ -263,7 +262,7 @@ def minimise(
         damping[numbers] = _damped(damping[active], better)
         active = active & ~done & (damping <= LARGEST_DAMPING)
         if ahead is None and active.any() and tried < max_iterations:
-            # A step that seemed the last was refused in some window.
+            # Some window refused the step that was to be the last.
             line = problem.linearise(x)
     return Minimum(x, done, tried, line if keep_line else None)
 
@@ -282,7 +281,7 @@ def _step(
 def _damped(
     damping: Float[Tensor, " B"], better: Bool[Tensor, " B"]
 ) -> Float[Tensor, " B"]:
-    """Damping of the next steps: less after a step that was taken, else more."""
+    """Damping of the next steps: less after an accepted step, else more."""
     eased = damping / 10
     eased = torch.where(eased < FIRST_DAMPING / 10, LEAST_DAMPING, eased)
     return torch.where(better, eased, (10 * damping).clamp(min=FIRST_DAMPING))

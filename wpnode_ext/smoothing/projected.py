@@ -1,13 +1,13 @@
 """Coefficients of a linear field by maximum likelihood, with the states eliminated.
 
-Fits to smoothed states alternate with smoothing slowly, because the states already obey
-the field they were smoothed with: the slower, the smaller the process noise. Here the
-states may follow the coefficients. One Gauss-Newton step of ::
+Alternating fits and smoothing converge slowly, because the states already obey the
+field they were smoothed with; the smaller the process noise, the slower. Here the
+states adapt to the coefficients: a Gauss-Newton step minimises ::
 
     sum |(v - u) / sigma|^2 + sum |(u_{n+1} - Psi_theta(u_n)) / process_noise|^2
 
-in states and coefficients together, from which the states are removed block by block.
-The unknowns are combinations of features in an orthonormal basis.
+over states and coefficients together, and the states are eliminated block by block. The
+unknowns are combinations of features in an orthonormal basis.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ from .steps import ExponentialStep
 # Combinations of features smaller than this share of the largest are left out: under
 # any noise worth removing, the data cannot determine their coefficients.
 SMALLEST = 1e-8
-# Samples the sizes of features are taken from.
+# Most samples that the sizes of features are computed from.
 SAMPLES = 2000
-# Sizes relative to the largest that cannot be told from zero.
+# Sizes relative to the largest that count as zero.
 ROUNDING = 1e-12
 TINY = torch.finfo(torch.float64).tiny
-# Numbers the right-hand sides of a chunk of windows may hold.
+# Most numbers in the right-hand sides of one chunk of windows.
 CHUNK = 1 << 23
-# Samples of a window, beyond which the states answer to no coefficient's change.
+# Samples in a window; changes of the coefficients have no effect across it.
 WINDOW = 400
 
 
@@ -40,10 +40,10 @@ WINDOW = 400
 class Directions:
     """The unknowns z of a field: ``coefficients = basis @ z * sizes``.
 
-    Features are divided by their sizes (``field.feature_sizes``); the basis are the
-    right singular vectors of the result over their singular values, so that all
-    combinations have one size and the information of the small ones is not lost to
-    rounding. Their sizes go into the prior. Random features depend on each other almost
+    Features are divided by their sizes (``field.feature_sizes``). The basis consists of
+    the right singular vectors of the result over their singular values. So all
+    combinations have one size, and rounding does not destroy the information of small
+    ones; their sizes enter the prior. Random features depend on each other almost
     completely: of 300 for three variables 56 combinations have a size above 1e-8.
 
     Attributes:
@@ -69,7 +69,7 @@ class Directions:
         size, share, vh = _combinations(field, u)
         outputs = field.coefficients.shape[1]
         speeds = speed.reshape(-1, outputs).square().mean(0).sqrt()
-        # Entries that never change still have rounding for a size.
+        # Entries that never change have rounding as their size.
         least = max(TINY, ROUNDING * speeds.max().item())
         return cls(
             basis=vh.T / size[:, None] / share,
@@ -84,13 +84,13 @@ class Directions:
 
     @property
     def spread(self) -> Float[Tensor, " P"]:
-        """Sizes of the unknowns that a prior expects, output by output."""
+        """Sizes of the unknowns under the prior, output by output."""
         return self.shares.repeat(len(self.sizes))
 
     def features(
         self, field: LinearField, u: Float[Tensor, "M D"]
     ) -> Float[Tensor, "M S K"]:
-        """The combined features, one row a site."""
+        """The combined features, with one row for each site."""
         return field.combined(u, self.basis).reshape(len(u), field.sites, -1)
 
     def mean_features(
@@ -114,14 +114,14 @@ class Directions:
 
 
 def count_unknowns(field: LinearField, u: Float[Tensor, "N D"]) -> int:
-    """Number of unknowns that :class:`Directions` has for a field at states `u`."""
+    """Number of unknowns of :class:`Directions` for a field at states `u`."""
     return len(_combinations(field, u)[1]) * field.coefficients.shape[1]
 
 
 def _combinations(
     field: LinearField, u: Float[Tensor, "N D"]
 ) -> tuple[Float[Tensor, " J"], Float[Tensor, " K"], Float[Tensor, "K J"]]:
-    """Sizes of the features; sizes and weights of the combinations that are kept."""
+    """Sizes of the features, and sizes and weights of the kept combinations."""
     some = u[:: max(1, len(u) // SAMPLES)]
     phi = field.features(some).reshape(-1, field.n_features)
     size = field.feature_sizes(some)
@@ -140,9 +140,9 @@ class ProjectedStep:
     Attributes:
         coefficients: ``[J, O]``.
         effective: number of unknowns that the data determine.
-        directions: the unknowns and their meaning for the coefficients.
+        directions: the unknowns and their relation to the coefficients.
         root: ``root root^T`` is the covariance of the unknowns' errors, ``[P, P]``.
-        log_weight: their part of the evidence, see :class:`.evidence.Posterior`.
+        log_weight: contribution to the evidence, see :class:`.evidence.Posterior`.
     """
 
     coefficients: Float[Tensor, "J O"]
@@ -154,7 +154,7 @@ class ProjectedStep:
     def draw(
         self, count: int, generator: torch.Generator | None = None
     ) -> Float[Tensor, "count J O"]:
-        """Coefficients as likely as these, given the data."""
+        """Draws from the distribution of the coefficients, given the data."""
         z = torch.randn(count, len(self.root), generator=generator, dtype=torch.float64)
         return self.coefficients + self.directions.coefficients(z @ self.root.T)
 
@@ -175,14 +175,15 @@ def projected_step(
 
     With the states' block ``S = L L^T`` of the normal equations, the mixed block M and
     the derivatives m of the steps, the information is ``m^T link m - Y^T Y`` with
-    ``L Y = M``. What the steps miss is one more column of each, and gives the slope.
+    ``L Y = M``. The residuals of the steps are one more column of each and give the
+    slope.
 
     Args:
         field: the field the states were smoothed with.
         problem: the data and the process noise, uncut.
         x: states in units of the noise, ``[N, D]``.
-        window: samples of a window.
-        ridge: precision of the prior, instead of that of largest evidence.
+        window: samples in a window.
+        ridge: precision of the prior; by default that of largest evidence.
 
     Raises:
         StepFailed: steps of the field, or the best coefficients, are not finite.
@@ -224,8 +225,8 @@ def field_variance(
 ) -> Float[Tensor, "N D"]:
     """Variance of smoothed states that the errors of the coefficients cause.
 
-    To be added to that of :func:`~wpnode_ext.smooth_states`, which takes the field for
-    granted. Units are those of `x`.
+    It adds to the variance of :func:`~wpnode_ext.smooth_states`, which assumes that the
+    field is exact. Units are those of `x`.
 
     Args:
         field, problem, x, window: as in :func:`projected_step`.

@@ -1,10 +1,10 @@
 """Field and states refined together: fit, smooth, fit again.
 
 The first states come from local polynomials and the data, the first field from the
-caller's `fit`. Then the states are smoothed with the field, and the field is improved:
-by the step of :mod:`.projected` where it is linear in its coefficients, else by `fit`
-on the states. A share of the observations is kept from both; they decide when to stop,
-and how much process noise the model is given.
+caller's `fit`. Each round smooths the states with the field, then improves the field:
+by the step of :mod:`.projected` if it is linear in its coefficients, else by `fit` on
+the states. Neither sees a held-out share of the observations, which decides when to
+stop and how much process noise the model has.
 """
 
 import dataclasses
@@ -32,10 +32,10 @@ from .wide import WideStep
 Update = Literal["auto", "projected", "fit"]
 Progress = Callable[[int, Round], None]
 
-# Process noise of the rounds, in units of the noise. Fits to smoothed states approach
-# their limit slowly and need many more rounds than the projected steps do.
+# Process noise of the rounds, in units of the noise. Fits to smoothed states converge
+# slowly and need many more rounds than projected steps.
 PROJECTED_SCHEDULE = (0.1, 0.03, 0.01, 0.01, 0.01)
-# The less process noise, the more products conjugate gradients take.
+# Conjugate gradients take more products the smaller the process noise is.
 WIDE_SCHEDULE = (0.1, *[0.03] * 6)
 FIT_SCHEDULE = (0.1, 0.05, 0.025, 0.015, *[0.01] * 16)
 NOT_FINITE = "steps of the field from the states are not finite"
@@ -53,19 +53,20 @@ class RefineSettings:
             five rounds for projected steps (seven for fields of more than a thousand
             unknowns), else twenty.
         settled: change of the states, in units of sigma, below which projected steps
-            leave out further rounds with the same process noise. A tenth of the least
-            error of states; each step changes them far less than the one before.
-        held_out: share of the values kept from smoother and field. When their error
-            rises by two standard errors above its least, the process noise goes back to
-            where they were predicted best; when it rises there too, the rounds end.
+            leave out further rounds with the same process noise. The default is a tenth
+            of the least error of states; each step changes them far less than the one
+            before.
+        held_out: share of the values that smoother and field do not see. When their
+            error rises by two standard errors above its least, the process noise
+            returns to that of the best round; when it rises there too, the rounds end.
         max_iterations: Gauss-Newton steps of the smoother in a round.
         substeps, window, overlap: as in :class:`.smoother.Smoothing`.
-        samples: most samples that projected rounds work on, in stretches spread over
-            the record; all by default. States are found for all of them in the end.
+        samples: most samples that projected rounds use, in stretches spread over the
+            record; all by default. The final states cover the whole record.
         error_bars: whether error bars and the distribution of the coefficients are
             computed; :meth:`Refinement.with_error_bars` adds them later.
-        evidence: whether that of the field is computed.
-        seed: of the choice of held-out values.
+        evidence: whether the evidence of the field is computed.
+        seed: seed of the choice of held-out values.
     """
 
     update: Update = "auto"
@@ -95,26 +96,24 @@ class Refinement:
     Attributes:
         field: the field of the best round.
         states: states smoothed with it from all observations, ``[N, *state]``.
-        std: their error bars, ``[N, *state]``; where rounds were projected, they
-            include errors of the field. The noise where the field has no finite steps
-            and the states remain unchanged. None unless asked for.
+        std: their error bars, ``[N, *state]``, or None. If rounds were projected, they
+            include errors of the field. They equal the noise where the field has no
+            finite steps and the states remain unchanged.
         sigma: noise per component, ``[*state]``.
         process_noise: error of the field's steps that the states were smoothed with,
             in units of `sigma`.
-        first_states: the states the rounds began with, ``[N, *state]``.
-        history: one entry a round.
-        best: entry of `history` that judged the field, the first fit being judged by
-            entry 0; their number for a field that came after all of them.
+        first_states: the states before the first round, ``[N, *state]``.
+        history: one entry for each round.
+        best: index of the entry of `history` that judged the field (entry 0 judged the
+            first fit); ``len(history)`` if the field came after all rounds.
         reason: why the rounds ended.
-        failure: why the field is useless, "" if it is not.
-        likely: where rounds were projected, the distribution of the coefficients;
-            ``likely.draw(n)`` gives others that suit the data as well. None unless
-            error bars were asked for.
-        evidence: logarithm of the density of the observations the rounds worked on, in
-            units of their noise and up to a constant, states and coefficients being
-            integrated out; fields are compared by it. None where it was not asked for
-            or is not known: rounds must be projected, on at most a thousand unknowns,
-            and there must be noise.
+        failure: why the field is useless, or "".
+        likely: distribution of the coefficients if rounds were projected and error bars
+            requested, else None; ``likely.draw(n)`` draws from it.
+        evidence: logarithm of the density of the observations that the rounds used, in
+            units of their noise and up to a constant, with states and coefficients
+            integrated out. It compares fields. None if it was not requested, if rounds
+            were not projected, for more than a thousand unknowns, or without noise.
     """
 
     field: Field
@@ -133,7 +132,7 @@ class Refinement:
 
     @property
     def judged(self) -> Round:
-        """The round that says most about the field."""
+        """The round whose figures describe the field best."""
         return self.history[min(self.best, len(self.history) - 1)]
 
     @property
@@ -142,7 +141,7 @@ class Refinement:
         return self._task is not None and self._task.rounds.update != "fit"
 
     def again(self, series: Series, states: Tensor) -> Field:
-        """The field improved by one more projected step, from other observations.
+        """The field after one more projected step, from other observations.
 
         Args:
             series: a part of the observations.
@@ -152,13 +151,13 @@ class Refinement:
             StepFailed: the step cannot be made.
         """
         if self._task is None or not self.projected:
-            raise StepFailed("only projected steps improve a field once more")
+            raise StepFailed("the field was not improved by projected steps")
         part, states = self._task.part_of(series, states)
         rounds, found = self._task.rounds, deepcopy(self.field)
         return rounds.improve(found, part, self.process_noise, states)[0]
 
     def with_error_bars(self) -> "Refinement":
-        """The same with `std` and `likely`."""
+        """This refinement with `std` and `likely`."""
         if self._task is None or self.std is not None:
             return self
         found = self._task.smooth_all(
@@ -168,7 +167,7 @@ class Refinement:
         return self._with(found.std)
 
     def _with(self, std: Float[Tensor, "N ..."]) -> "Refinement":
-        """The same with error bars, given those of states for the field as it is."""
+        """This refinement with error bars, given those of states for a fixed field."""
         task, likely, variance = self._task, None, torch.zeros(())
         assert task is not None
         if self.projected:
@@ -176,7 +175,7 @@ class Refinement:
                 self.field, task.part, self.process_noise, task.states
             )
             if task.part is not task.whole:
-                # Errors of the coefficients move states much the same everywhere.
+                # Errors of the coefficients have similar effects on all states.
                 variance = variance.mean(0)
         std = (std.square() + variance).sqrt()
         lost = ~std.isfinite()
@@ -196,12 +195,12 @@ def refine(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Refinement:
-    """Learns a field and the states it passes through, from noisy observations.
+    """Learns a field and its states from noisy observations.
 
     Args:
         v: observations, ``[N, *state]`` with NaN where missing, or a
             :class:`~wpnode_ext.data.Series`.
-        fit: the field that suits given states ``[N, *state]``, which include values
+        fit: function that fits a field to states ``[N, *state]``, which include values
             for missing samples; for instance a closed-form weak fit.
         dt, t, mask: as in :func:`~wpnode_ext.data.make_series`.
         sigma: noise per component; estimated by default.
@@ -222,13 +221,13 @@ def refine_series(
     settings: RefineSettings,
     progress: Progress | None = None,
 ) -> Refinement:
-    """:func:`refine` from first states that are known.
+    """:func:`refine` from given first states.
 
     Args:
         series: the observations.
-        fit: as there.
-        first: states and noise to begin with, see :func:`.first_states.first_states`.
-        settings: see there.
+        fit: as in :func:`refine`.
+        first: first states and noise, see :func:`.first_states.first_states`.
+        settings: see :class:`RefineSettings`.
         progress: as in :func:`refine`.
     """
     found = fit(first.states)
@@ -250,7 +249,7 @@ def refine_series(
 def _update_of(
     field: Field, states: Tensor, asked: Update
 ) -> Literal["fit", "projected", "wide"]:
-    """How a field is improved."""
+    """The kind of step that improves a field."""
     linear = isinstance(field, LinearField) and field.forcing_dim == 0
     if asked == "projected" and not linear:
         raise ValueError(
@@ -265,14 +264,14 @@ def _update_of(
 
 @dataclass(frozen=True)
 class _Task:
-    """Data of a refinement: all of a record, and the part that rounds work on.
+    """Data of a refinement: the whole record and the part that rounds use.
 
     Attributes:
         rounds: both halves of a round.
         whole: the record, ended at its long gaps.
-        first: states and noise to begin with.
-        settings: see there.
-        part, states: the part of the record the rounds work on, and states there.
+        first: first states and noise.
+        settings: settings of the refinement.
+        part, states: the part of the record that the rounds use, and its states.
     """
 
     rounds: Rounds
@@ -294,7 +293,7 @@ class _Task:
     def part_of(
         self, series: Series, states: Float[Tensor, "N ..."]
     ) -> tuple[Series, Float[Tensor, "M ..."]]:
-        """The part of some observations that rounds work on, and the states there."""
+        """The part of some observations that rounds use, and its states."""
         gaps = long_gaps(series, self.first.width)
         samples = self.settings.samples
         if self.rounds.update == "fit":
@@ -333,13 +332,13 @@ class _Task:
 
 @dataclass
 class _Course:
-    """The best round so far, and the figures of all.
+    """The best round so far and the figures of all rounds.
 
     Attributes:
         field, level, states: of the best round: field, process noise, and the states
-            of the part that rounds work on.
+            of the part that rounds use.
         best: its number.
-        history: one entry a round.
+        history: one entry for each round.
         reason: why the rounds ended.
     """
 
@@ -386,7 +385,7 @@ def _run(
             if level >= course.level:
                 course.reason = "held-out observations were predicted worse"
                 return course
-            # The field may be better all the same, but not accurate to that level.
+            # The field may be better, but is not accurate to that level.
             states, levels = course.states, [course.level] * max(2, len(levels))
         elif rounds.update == "projected" and course.history[-1].change < how.settled:
             while levels and levels[0] == level:
@@ -424,7 +423,7 @@ def _figures(
 
 
 def _concluded(task: _Task, course: _Course) -> Refinement:
-    """States of the whole record, and what was asked for beside them."""
+    """The refinement, with states of the whole record and the requested extras."""
     rounds, how, level = task.rounds, task.settings, course.level
     complete = task.part is task.whole
     start = course.states if complete else task.first.states
@@ -451,7 +450,7 @@ def _concluded(task: _Task, course: _Course) -> Refinement:
 
 
 def _without_noise(task: _Task, field: Field, level: float) -> Refinement:
-    """The data as states; missing values follow the field."""
+    """The refinement with the data as states and missing values from the field."""
     series, noise = task.whole, task.first.sigma
     states, std = series.v.double(), noise.expand(series.v.shape).clone()
     if series.mask is not None:
@@ -484,12 +483,12 @@ def _cut(
 def spread_stretches(
     series: Series, samples: int, length: int = 1000
 ) -> list[tuple[int, int, int]]:
-    """Stretches of a record, evenly spread, with about so many samples together.
+    """Evenly spread stretches of a record, with about `samples` samples together.
 
     Args:
         series: the record.
-        samples: the number of samples wanted.
-        length: of a stretch, where a series is that long.
+        samples: number of samples.
+        length: length of a stretch, if a series is that long.
 
     Returns:
         Pieces for :meth:`~wpnode_ext.data.Series.cut`.

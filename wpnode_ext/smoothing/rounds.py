@@ -22,9 +22,9 @@ from .wide import WIDE, WideStep, wide_step
 
 Fit = Callable[[Float[Tensor, "N ..."]], Field]
 
-# The smoother's tolerance in a round; see Smoothing.
+# Tolerance of the smoother in a round; see Smoothing.
 TOLERANCE = 1e-2
-# Most unknowns whose information is held as a matrix.
+# Most unknowns for which the information is a matrix.
 MATRIX_UNKNOWNS = 1000
 # Standard errors by which held-out errors must have risen to count as worse.
 CONFIDENCE = 2.0
@@ -38,8 +38,8 @@ class Round:
         process_noise: in units of the noise.
         innovation: root mean square of data minus states, in units of the noise, over
             the values the smoother saw.
-        held_out: mean square over the values it did not see; 1 is the noise itself, and
-            the excess is the error of the states.
+        held_out: mean square over the held-out values; 1 is the noise itself, and the
+            excess is the error of the states.
         change: root mean square of the change of the states, in units of the noise.
         effective: coefficients the data determined; None where `fit` was used.
         converged: share of the samples whose window converged.
@@ -58,9 +58,9 @@ class Rounds:
     """Settings that both halves of a round share.
 
     Attributes:
-        fit: the field that suits given states.
-        update: how the field is improved: by `fit`, or by steps with the states
-            eliminated, with their information as a matrix ("projected") or by conjugate
+        fit: function that fits a field to states.
+        update: kind of step that improves the field: `fit`, or a step with the states
+            eliminated, with the information as a matrix ("projected") or by conjugate
             gradients ("wide").
         sigma: noise per component, ``[*state]``.
         substeps, window, overlap: as in :class:`.smoother.Smoothing`.
@@ -93,7 +93,7 @@ class Rounds:
     def improve(
         self, field: Field, series: Series, level: float, states: Tensor
     ) -> tuple[Field, float | None]:
-        """The next field, and the number of its coefficients the data determined.
+        """The next field, and the number of coefficients that the data determined.
 
         Raises:
             StepFailed: the field is unchanged.
@@ -111,7 +111,7 @@ class Rounds:
     ) -> tuple[ProjectedStep | WideStep | None, Float[Tensor, "N ..."]]:
         """Distribution of the coefficients, and the variance of the states due to it.
 
-        None and zeros where the step fails.
+        Returns None and zeros if the step fails.
         """
         assert isinstance(field, LinearField)
         problem, x = self._problem(field, series, level, states)
@@ -131,11 +131,11 @@ class Rounds:
     def evidence(
         self, field: Field, series: Series, level: float, states: Tensor
     ) -> float | None:
-        """Logarithm of the density of the data, states and coefficients integrated out.
+        """Log density of the data with states and coefficients integrated out.
 
-        With the process noise that makes it largest: that of the rounds was chosen for
-        other reasons. Minus infinity where steps of the field fail; None unless the
-        field is improved by projected steps.
+        It uses the process noise of largest evidence, since that of the rounds was
+        chosen for other reasons. Minus infinity if steps of the field fail; None unless
+        projected steps improve the field.
         """
         if self.update != "projected":
             return None
@@ -183,7 +183,7 @@ class Watch:
 def hide_values(
     series: Series, share: float, seed: int | torch.Generator
 ) -> Bool[Tensor, "N ..."]:
-    """Random values to keep from the smoother, none of them missing."""
+    """Mask of random held-out values, none of them missing."""
     if not 0 < share < 0.5:
         raise ValueError(f"`held_out` must lie between 0 and 0.5; got {share}.")
     hidden = torch.rand(series.v.shape, generator=as_generator(seed)) < share
@@ -192,7 +192,7 @@ def hide_values(
 
 @torch.no_grad()
 def is_wide(field: LinearField, u: Float[Tensor, "N D"]) -> bool:
-    """Whether a field has more unknowns at states `u` than a matrix is held for."""
+    """Whether a field has too many unknowns at states `u` for a matrix."""
     if field.forcing_dim or field.coefficients.numel() <= MATRIX_UNKNOWNS:
         return False
     return count_unknowns(field, u) > MATRIX_UNKNOWNS

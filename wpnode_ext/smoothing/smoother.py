@@ -1,10 +1,10 @@
-"""States between data and model: a banded Gauss-Newton smoother.
+"""Gauss-Newton smoother: most likely states given data and a model.
 
 Minimises over the states ``u_0 .. u_{N-1}``::
 
     sum_n |(v_n - u_n) / sigma|^2 + sum_n |(u_{n+1} - Psi(u_n)) / process_noise|^2
 
-with Psi the model followed over one sample interval. The first sum leaves out missing
+Psi is the model integrated over one sample interval. The first sum leaves out missing
 values, the second the borders of series and gaps. docs/notes/refinement.md derives it.
 """
 
@@ -22,9 +22,9 @@ from ..weak.segments import gap_free_runs
 from .gauss_newton import Problem, Windows, minimise
 from .steps import Step, make_step
 
-# Numbers that a block matrix of one chunk of windows may hold; about four are alive.
+# Most numbers in a block matrix of one chunk of windows; about four exist at a time.
 CHUNK = 1 << 24
-# Least noise of a component, as a share of its size: keeps units finite.
+# Least noise of a component, as a share of its size, which keeps units finite.
 LEAST_NOISE = 1e-12
 
 
@@ -35,10 +35,10 @@ class Smoothing:
     Attributes:
         error_bars: whether the states' standard deviations are computed, which costs
             about one more step.
-        method, substeps: fixed-step solver of the model, and its steps an interval.
+        method, substeps: fixed-step solver of the model, and its steps in an interval.
             Where it would be unstable and the field is a linear one, an exponential
             step takes its place.
-        window, overlap: samples of a window, and how many of them neighbours share. The
+        window, overlap: samples in a window, and samples that neighbours share. The
             influence of an end fades over about ``sigma / process_noise`` samples.
         max_iterations: steps after which a window counts as not converged.
         tolerance: a window has converged when the root mean square of its last step is
@@ -61,14 +61,14 @@ class SmoothedStates:
 
     Attributes:
         states: float64 ``[N, *state]``.
-        std: standard deviations of their errors under the model, ``[N, *state]``; None
-            unless asked for. They do not include errors of the field itself.
+        std: standard deviations of their errors under the model, ``[N, *state]``, or
+            None. They do not include errors of the field itself.
         innovation: root mean square of ``v - states`` over the observed values, in
             units of sigma, ``[*state]``. Slightly below 1 where model and sigma are
-            right; well below where the states follow the noise, above where the model
-            misses.
-        iterations: Gauss-Newton steps of the window that took most.
-        converged: which samples lie in windows that converged, ``[N]``.
+            right, well below where the states follow the noise, and above where the
+            model is wrong.
+        iterations: largest number of Gauss-Newton steps of any window.
+        converged: mask of the samples in windows that converged, ``[N]``.
     """
 
     states: Float[Tensor, "N ..."]
@@ -90,12 +90,12 @@ def smooth_states(
     start: Array | None = None,
     **settings: Any,
 ) -> SmoothedStates:
-    """Most likely states given noisy observations and a model that is almost right.
+    """Most likely states given noisy observations and an almost correct model.
 
     Weak-constraint smoothing: the model may err by `process_noise` from one sample to
-    the next. Long records are cut into overlapping windows that are solved together,
-    each by Gauss-Newton steps with Levenberg damping of its own, so that no step ever
-    raises the sum it minimises. Time is linear in N, memory bounded.
+    the next. Long records are cut into overlapping windows that are solved together.
+    Each has its own Levenberg damping, so that no Gauss-Newton step raises its cost.
+    Time is linear in N, memory is bounded.
 
     Args:
         field: callable ``field(t, u)``; ``field.jacobian(u)`` is used where it exists.
@@ -103,11 +103,11 @@ def smooth_states(
             :class:`~wpnode_ext.data.Series` (then without `dt`, `t` and `mask`).
         sigma: standard deviation of the noise, a number or ``[*state]``.
         process_noise: standard deviation of the model's error over one median sample
-            interval, a number or ``[*state]``; over others it grows like the square
-            root of their length.
+            interval, a number or ``[*state]``. It grows with the square root of the
+            length of the interval.
         dt, t, mask: as in :func:`~wpnode_ext.data.make_series`.
-        start: states to begin with, ``[N, *state]``; default the data themselves,
-            missing values on the line between their neighbours.
+        start: first states, ``[N, *state]``; by default the data, with missing values
+            interpolated linearly.
         **settings: the fields of :class:`Smoothing`: `error_bars`, `method`,
             `substeps`, `window`, `overlap`, `max_iterations`, `tolerance`.
     """
@@ -202,22 +202,22 @@ def likely_states(
     window: int = 400,
     seed: int = 0,
 ) -> Float[Tensor, "M B ..."]:
-    """A state for every field and sample, as likely as any given the data around it.
+    """Draws of a state for every field and sample, given the data around the sample.
 
-    Given a field and observations, the states have a normal distribution whose mean are
-    the smoothed states and whose precision are the smoother's normal equations. Each
-    field smooths the data for itself and draws once, so that field and state are drawn
-    together, with all correlations: errors of a chaotic system's state lie along few
-    directions.
+    Given a field and observations, the states have a normal distribution. Its mean are
+    the smoothed states, its precision is the matrix of the smoother's normal equations.
+    The data are smoothed with each field, and one state is drawn for it. So field and
+    state are drawn jointly with all correlations, which matter because errors of a
+    chaotic system's state lie along few directions.
 
     Args:
         fields: the M members of an ensemble, callables ``field(t, u)``.
         series: observations; those before and after a sample determine its state.
-        at: samples, ``[B]``.
+        at: indices of the samples, ``[B]``.
         sigma, process_noise: as in :func:`~wpnode_ext.smooth_states`.
-        start: states to begin the smoothing with, ``[N, *state]``.
-        window: samples around each one that are smoothed.
-        seed: of the draws.
+        start: first states of the smoothing, ``[N, *state]``.
+        window: number of samples around each one that are smoothed.
+        seed: seed of the draws.
     """
     n, state = series.n_samples, series.state_shape
     if len(at) and not (0 <= int(at.min()) and int(at.max()) < n):
@@ -230,7 +230,7 @@ def likely_states(
     given = as_float64(start, "start").reshape(n, -1)
     size = max(1, CHUNK // (length * given.shape[1] ** 2))
     chunks = rows.split(size, dim=1)
-    # Fields that suit the same data are alike: each starts at the states of the last.
+    # Fields for the same data are similar, so each starts at the last one's states.
     paths = [given[part] for part in chunks]
     generator = torch.Generator().manual_seed(seed)
     members = []
@@ -252,7 +252,7 @@ def _draw(
     part: Problem, start: Float[Tensor, "L B D"], generator: torch.Generator
 ) -> tuple[Float[Tensor, "L B D"], Float[Tensor, "L B D"]]:
     """Most likely path of each window and a draw around it, in units of the noise."""
-    # Far below the spread of the draws.
+    # This tolerance is far below the spread of the draws.
     found = minimise(part, start, max_iterations=10, tolerance=1e-3, keep_line=True)
     z = torch.randn(found.x.shape, generator=generator, dtype=found.x.dtype)
     return found.x, found.x + part.precision(found.x, found.line).solve_transposed(z)

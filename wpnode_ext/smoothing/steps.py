@@ -1,7 +1,7 @@
 """Steps of a model from sample to sample, and their derivatives.
 
-:class:`ModelStep` is a Runge-Kutta step of any field, :class:`ExponentialStep` one of a
-linear field too stiff for it; :func:`make_step` chooses.
+:class:`ModelStep` is a Runge-Kutta step of any field. :class:`ExponentialStep` is for
+linear fields that are too stiff for it. :func:`make_step` chooses between them.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,23 +15,24 @@ from ..fields.linear import LinearField, as_linear
 from ..solvers.exponential import Etdrk4, etdrk4_step, is_stiff, phi_functions
 from ..solvers.runge_kutta import TABLEAUX, integrate
 
-# Numbers the Jacobians or the features of a slice of states may hold: keeps the stages
-# of a step in the cache, which halves the time for wide fields.
+# Most numbers in the Jacobians or the features of a slice of states. The stages of a
+# step then fit into the cache, which halves the time for wide fields.
 SLICE = 1 << 19
 
 
 class ModelStep:
-    """``Psi(u)``: the field followed over one sample interval by a Runge-Kutta method.
+    """``Psi(u)``: the field integrated over one sample interval by Runge-Kutta.
 
-    The derivative chains the Jacobians of the stages where the field gives them
-    (``field.jacobian(u)``, ``[*batch, D, D]``); else it is D forward-mode derivatives
+    The derivative chains the Jacobians of the stages if the field has
+    ``field.jacobian(u)``, ``[*batch, D, D]``; else it takes D forward-mode derivatives
     of the step. States are flat, ``[M, D]``.
 
     Args:
-        field: callable ``field(t, u)`` of states ``[M, *state]``, each by itself.
+        field: callable ``field(t, u)`` of states ``[M, *state]``, independent of each
+            other.
         state: shape of one state.
         method: fixed-step method of :mod:`wpnode_ext.solvers.runge_kutta`.
-        substeps: equal steps an interval is cut into.
+        substeps: equal steps in an interval.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class ModelStep:
         if isinstance(field, nn.Module):
             floats = [x for x in field.parameters() if x.is_floating_point()]
             self._dtype = floats[0].dtype if floats else torch.float64
-        # Numbers a field holds for each state while it is evaluated.
+        # Numbers that a field holds for each state during its evaluation.
         self._width = getattr(field, "n_features", 1) * getattr(field, "sites", 1)
         # The Jacobian of a forced field would need the input as well.
         autonomous = getattr(field, "forcing_dim", 0) == 0
@@ -115,7 +116,7 @@ class ModelStep:
     def _flat_both(
         self, t: Tensor, u: Float[Tensor, "M D"]
     ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D D"]]:
-        """The field on flat states and its Jacobian, together where it knows how."""
+        """The field on flat states and its Jacobian, jointly if the field can."""
         assert self._jacobian is not None
         d = u.shape[1]
         given = u.to(self._dtype).reshape(-1, *self._state)
@@ -203,19 +204,19 @@ class _Tangent:
 
     @staticmethod
     def under(matrix: Tensor, pair: "_Tangent") -> "_Tangent":
-        """Both under a linear map of states."""
+        """Value and slope under a linear map of states."""
         return _Tangent(pair.value @ matrix.T, matrix @ pair.slope)
 
 
 class ExponentialStep:
-    """``Psi(u)`` for equal intervals, its derivatives by state and coefficients.
+    """Exponential step ``Psi(u)`` with derivatives by state and by coefficients.
 
     Args:
         field: a linear field without forcing; L is its Jacobian at the state 0, the
             middle of scaled data.
-        dt: length of every interval. An interval of length 0, across a gap, leaves
-            states as they are.
-        substeps: equal steps an interval is cut into.
+        dt: length of every interval. An interval of length 0, across a gap, does not
+            change states.
+        substeps: equal steps in an interval.
     """
 
     def __init__(self, field: LinearField, dt: float, *, substeps: int = 1) -> None:
@@ -346,13 +347,13 @@ def make_step(
     method: str = "rk4_classic",
     substeps: int = 1,
 ) -> Step:
-    """The step that suits a field: exponential where Runge-Kutta would be unstable.
+    """Step of a field: exponential where Runge-Kutta would be unstable.
 
     Args:
         field: callable ``field(t, u)``.
         state: shape of one state.
-        dt: length of the intervals, where they are equal.
-        method, substeps: of Runge-Kutta steps; see :class:`ModelStep`.
+        dt: length of the intervals, or None if they differ.
+        method, substeps: see :class:`ModelStep`.
     """
     linear = as_linear(field)
     if dt is not None and linear is not None:

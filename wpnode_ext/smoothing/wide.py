@@ -1,8 +1,9 @@
-"""The step of :mod:`.projected` for fields with more unknowns than a matrix can hold.
+"""The step of :mod:`.projected` for fields with too many unknowns for a matrix.
 
 Conjugate gradients solve for the coefficients. A product of the information with a
-vector costs no more than a step of the smoother: change of the field along the states,
-change of the steps, answer of the states, and back.
+vector costs no more than a step of the smoother. It computes the change of the field
+along the states, the change of the steps, the response of the states, and the transpose
+of these.
 """
 
 from collections.abc import Callable
@@ -25,17 +26,16 @@ class WideSettings:
     """Accuracy of a step with conjugate gradients.
 
     Attributes:
-        residual: relative residual of the coefficients at the end.
-        drawn_residual: the same of drawn coefficients, which differ from each other
-            anyway.
-        products: most products with the information; a solution needs fewer, or the
-            step fails.
-        rounds: of the fixed point for the prior's precision; the rounds of a refinement
-            continue it.
-        probes: random vectors that measure the information of an output.
-        least_share: least information of an output, relative to its size and the most
-            of any.
-        draws: other coefficients that a refinement draws.
+        residual: final relative residual of the best coefficients.
+        drawn_residual: final relative residual of drawn coefficients, whose spread is
+            far larger than this error.
+        products: most products with the information before the step fails.
+        rounds: iterations of the fixed point for the prior's precision; the rounds of a
+            refinement continue it.
+        probes: random vectors that estimate the information of an output.
+        least_share: least information of an output, relative to its size and to the
+            largest of any output.
+        draws: number of coefficients that a refinement draws for error bars.
     """
 
     residual: float = 1e-2
@@ -57,11 +57,11 @@ class WideStep:
     Attributes:
         coefficients: ``[J, O]``.
         effective: number of unknowns that the data determine, estimated.
-        others: coefficients as likely as these, given the data, ``[R, J, O]``; R is 0
-            unless they were asked for.
-        state_variance: of smoothed states through the errors of the coefficients, in
-            units of the noise, ``[N, D]``; 0 without `others`.
-        products: with the information, for the coefficients.
+        others: draws from the distribution of the coefficients, ``[R, J, O]``; R is 0
+            unless draws were requested.
+        state_variance: variance of smoothed states that the errors of the coefficients
+            cause, in units of the noise, ``[N, D]``; 0 without `others`.
+        products: number of products with the information, for the coefficients.
     """
 
     coefficients: Float[Tensor, "J O"]
@@ -73,7 +73,7 @@ class WideStep:
     def draw(
         self, count: int, generator: torch.Generator | None = None
     ) -> Float[Tensor, "count J O"]:
-        """Coefficients as likely as these, all within the span of `others`."""
+        """Draws from the distribution of the coefficients, in the span of `others`."""
         apart = self.others - self.coefficients
         mix = (
             torch.randn(count, len(apart), generator=generator, dtype=torch.float64)
@@ -103,8 +103,8 @@ def wide_step(
 
     Args:
         field, problem, x, window, ridge: as in :func:`.projected.projected_step`.
-        draws: other coefficients to draw.
-        generator: of the draws.
+        draws: number of coefficients to draw.
+        generator: source of the draws.
         settings: accuracy of the step.
 
     Raises:
@@ -115,7 +115,7 @@ def wide_step(
     operator = ProjectedOperator(field, directions, problem, x, window=window)
     approximate = _Approximate.of(operator, settings)
     now = _table(directions.unknowns(field.coefficients), directions)
-    # The rounds of a refinement are those of the fixed point as well.
+    # The rounds of a refinement continue the fixed point for the prior.
     prior = approximate.precision(now, settings.rounds) if ridge is None else ridge
     solver = _Solver(operator, approximate, prior, settings.products)
     z = now + solver.solve(operator.slope() - prior * now, settings.residual)
@@ -140,21 +140,22 @@ def wide_step(
 
 
 class ProjectedOperator:
-    """``z -> info z`` for unknowns ``[K, O]`` of the directions, over their spread.
+    """``z -> info z`` for unknowns ``[K, O]`` in units of their spread.
 
     A source y(t) in the field, here ``features(u) z``, changes a step by ::
 
         P y_n + Q y_{n+1} + h / 4 (dPsi/du - E) (y_n + y_{n+1})
 
-    with P, Q and E of the part of the field the step follows exactly (identities for
-    Runge-Kutta): second order in h, enough for a Gauss-Newton step.
+    where P, Q and E belong to the part of the field that the step integrates exactly
+    (identities for Runge-Kutta). This is second order in h, enough for a Gauss-Newton
+    step.
 
     Args:
         field: the field the states were smoothed with.
         directions: its unknowns.
         problem: the data and the process noise, uncut.
         x: states in units of the noise, ``[N, D]``.
-        window: samples of the windows the record is cut into, without overlap.
+        window: samples in each of the windows, which do not overlap.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class ProjectedOperator:
         return self._sizes * scale.reciprocal().square().mean(0).sqrt()
 
     def slope(self) -> Float[Tensor, "K O"]:
-        """Slope of the likelihood, with the states adapted."""
+        """Slope of the log likelihood with the states adapted."""
         return self._scores(self._jump, self._rhs)
 
     def times(self, z: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:
@@ -211,7 +212,7 @@ class ProjectedOperator:
         return whole
 
     def noise(self, generator: torch.Generator | None) -> Float[Tensor, "K O"]:
-        """A slope drawn from noise alone: its covariance is the information."""
+        """A slope drawn from noise alone; its covariance is the information."""
         part = self._part
         seen = part.seen * _normal(part.seen, generator)
         root = part.link.sqrt()
@@ -230,7 +231,7 @@ class ProjectedOperator:
         return self._collect(left + (self._lower @ a[:-1][..., None])[..., 0])
 
     def _mixed(self, move: Float[Tensor, "m B D"]) -> Float[Tensor, "L B D"]:
-        """Mixed block times unknowns: each state ends one link and starts another."""
+        """Mixed block times unknowns; each state ends one link and starts another."""
         b = torch.zeros_like(self._rhs)
         b[1:] -= self._part.link * move
         b[:-1] -= (self._lower.mT @ move[..., None])[..., 0]
@@ -259,7 +260,7 @@ class ProjectedOperator:
 
 @dataclass(frozen=True)
 class _Approximate:
-    """``info`` approximated as ``vectors diag(values) vectors^T`` for each output."""
+    """Approximation ``vectors diag(values) vectors^T`` of ``info`` for each output."""
 
     vectors: Float[Tensor, "K K"]
     values: Float[Tensor, "K O"]
@@ -269,7 +270,7 @@ class _Approximate:
         gram = operator.gram()
         size, vectors = torch.linalg.eigh(gram)
         draw = torch.Generator().manual_seed(0)
-        # Scaled so that outputs weigh alike: their cross terms are noise here.
+        # Cross terms of outputs are noise here; equal weights keep them small.
         even = 1 / operator.output_sizes()
         seen, whole = torch.zeros_like(even), torch.zeros_like(even)
         for _ in range(settings.probes):
@@ -287,7 +288,7 @@ class _Approximate:
 
     def precision(self, z: Float[Tensor, "K O"], rounds: int) -> float:
         """Precision of the prior of largest evidence: ``effective / |z|^2``."""
-        # Unknowns of a size below one could not explain the time derivative.
+        # Unknowns of size below one could not explain the time derivative.
         size, prior = max(z.square().sum().item(), 1.0), 0.0
         for _ in range(rounds):
             prior = self.effective(max(prior, torch.finfo(z.dtype).tiny)) / size
@@ -301,7 +302,7 @@ class _Approximate:
 class _Solver:
     """Solves ``(info + prior) z = rhs`` by conjugate gradients.
 
-    In units in which the approximate precision is one: a small residual is then small
+    The units make the approximate precision one, so that a small residual is small
     compared with the errors of the unknowns.
     """
 
@@ -327,7 +328,7 @@ class _Solver:
 
         if not (rhs.isfinite().all() and isfinite(self._prior)):
             raise StepFailed("the likelihood of the coefficients has no finite slope")
-        # Imported where it is used: scipy.sparse takes time, and most fits do without.
+        # scipy.sparse is slow to import, and most fits do not need it.
         from scipy.sparse.linalg import aslinearoperator, cg
 
         found, failure = cg(
@@ -337,7 +338,9 @@ class _Solver:
             maxiter=self._most,
         )
         if failure:
-            raise StepFailed(f"{self._most} products did not settle the coefficients")
+            raise StepFailed(
+                f"conjugate gradients need more than {self._most} products"
+            )
         return self._unknowns(torch.from_numpy(found).reshape(shape))
 
     def _unknowns(self, y: Float[Tensor, "K O"]) -> Float[Tensor, "K O"]:
