@@ -14,12 +14,29 @@ from numpy.typing import NDArray
 from ..data import Series
 from ..weak.segments import window_starts
 
-# Largest state whose delay vectors have meaningful distances; samples that are used;
-# neighbours in a mean; share of the samples that is predicted.
-LARGEST, SAMPLES, NEIGHBOURS, SHARE = 12, 5000, 8, 0.25
-# The past is needed if the error with it is below this share of the error without it,
-# and of the variance.
-LEAST = 0.5
+
+@dataclass(frozen=True)
+class HiddenStateSettings:
+    """Numbers of the search for a hidden state.
+
+    Attributes:
+        largest: most entries of a state; in more dimensions nearest neighbours are
+            hardly nearer than other samples.
+        samples: most samples that are used, spread evenly over the record.
+        neighbours: number of neighbours that a prediction averages over.
+        share: part of the record that is predicted.
+        decrease: the past is needed if the error with it is below this share of the
+            error without it, and of the variance.
+    """
+
+    largest: int = 12
+    samples: int = 5000
+    neighbours: int = 8
+    share: float = 0.25
+    decrease: float = 0.5
+
+
+_DEFAULT = HiddenStateSettings()
 
 
 @dataclass(frozen=True)
@@ -36,8 +53,8 @@ class HiddenState:
 
     @property
     def likely(self) -> bool:
-        """Whether the state is probably observed only in part."""
-        return self.delayed < LEAST * min(1.0, self.present)
+        """True if the state is probably observed only in part."""
+        return self.delayed < _DEFAULT.decrease * min(1.0, self.present)
 
     def __str__(self) -> str:
         return (
@@ -47,7 +64,9 @@ class HiddenState:
         )
 
 
-def find_hidden_state(series: Series, *, lag: int) -> HiddenState | None:
+def find_hidden_state(
+    series: Series, *, lag: int, settings: HiddenStateSettings = _DEFAULT
+) -> HiddenState | None:
     """Errors of predictions from the present, and from the present and the past.
 
     Predictions are means over nearest neighbours in the earlier part of the record.
@@ -55,38 +74,40 @@ def find_hidden_state(series: Series, *, lag: int) -> HiddenState | None:
     Args:
         series: observations at equal intervals.
         lag: samples to predict ahead; delays are half of it.
+        settings: numbers of the search.
 
     Returns:
         None where the record is too short, its times irregular or its states too large.
     """
-
     from scipy.spatial import KDTree
 
     size = series.state_shape.numel()
-    if series.dt is None or size > LARGEST:
+    if series.dt is None or size > settings.largest:
         return None
+    neighbours = settings.neighbours
     delay = max(1, lag // 2)
     starts = window_starts(series.runs, 2 * delay + lag + 1)
-    if len(starts) < 20 * NEIGHBOURS:
+    if len(starts) < 20 * neighbours:
         return None
-    picks = torch.linspace(0, len(starts) - 1, min(SAMPLES, len(starts))).long()
+    count = min(settings.samples, len(starts))
+    picks = torch.linspace(0, len(starts) - 1, count).long()
     now = starts[picks] + 2 * delay
     v = series.v.double().flatten(1)
     spread = v.std(0)
     scaled = ((v - v.mean(0)) / torch.where(spread > 0, spread, 1.0)).numpy()
     times = now.numpy()
     future = scaled[times + lag]
-    border = int((1 - SHARE) * len(times))
+    border = int((1 - settings.share) * len(times))
     # The future of a neighbour must end before the predicted samples begin.
     known = times[:border] + lag < times[border]
 
     def error(features: NDArray[np.float64]) -> float:
         tree = KDTree(features[:border][known])
-        _, near = tree.query(features[border:], k=NEIGHBOURS)
+        _, near = tree.query(features[border:], k=neighbours)
         guess = future[:border][known][near].mean(1)
         return float(np.square(guess - future[border:]).mean())
 
-    if known.sum() <= NEIGHBOURS:
+    if known.sum() <= neighbours:
         return None
     delayed = [scaled[times - shift * delay] for shift in range(3)]
     return HiddenState(error(delayed[0]), error(np.concatenate(delayed, axis=1)))
