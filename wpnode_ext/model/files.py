@@ -25,9 +25,6 @@ from ..training import checkpoint
 from ..training.trainer import Row
 from .verdict import Verdict, verdict_from
 
-# States at which a field and the one its settings describe are compared.
-PROBES = 16
-
 
 class _Model(Protocol):
     """Attributes of a model that its file holds."""
@@ -146,8 +143,11 @@ def _made(
     return model
 
 
-def _can_rebuild(model: _Model) -> bool:
-    """Whether the settings and the weights alone give the same function."""
+def _can_rebuild(model: _Model, probes: int = 16) -> bool:
+    """True if the settings and the weights alone give the same function.
+
+    The field and the one that the settings describe are compared at `probes` states.
+    """
     field = takes_inputs(model.field_)
     if field is None:
         return False
@@ -168,8 +168,8 @@ def _can_rebuild(model: _Model) -> bool:
     except RuntimeError:
         return False
     # Further arguments of a constructor show in the values alone.
-    u = torch.randn(PROBES, *shape, generator=generator)
-    x = torch.randn(PROBES, inputs, generator=generator) if inputs else None
+    u = torch.randn(probes, *shape, generator=generator)
+    x = torch.randn(probes, inputs, generator=generator) if inputs else None
     return torch.allclose(_values(field, u, x), _values(twin, u, x), equal_nan=True)
 
 
