@@ -245,7 +245,7 @@ def test_random_features_learn_the_lorenz_field_from_clean_data() -> None:
         ({"ell": 500}, "smaller `ell`"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_name(options, message: str) -> None:
+def test_invalid_arguments_are_refused_by_name(options, message: str) -> None:
     series = make_series(noisy_lorenz(), dt=0.02)
     with pytest.raises(ValueError, match=message):
         fit_closed_form(LibraryField(3, 2), series, **{**WEAK, **options})

@@ -50,7 +50,7 @@ def test_a_refitted_float32_head_is_as_good_as_the_exact_one() -> None:
     assert losses[1] < 1e-6 * scale and losses[0] < losses[1]
 
 
-def test_a_module_that_goes_on_after_its_last_layer_is_refused() -> None:
+def test_a_module_with_operations_after_its_last_layer_is_refused() -> None:
     class Doubled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -66,7 +66,7 @@ def test_a_module_that_goes_on_after_its_last_layer_is_refused() -> None:
         refit_head(nn.Identity(), series, **WEAK)
 
 
-def test_training_may_solve_for_the_last_layer_now_and_then() -> None:
+def test_training_can_refit_the_last_layer_at_intervals() -> None:
     v = noisy_lorenz(600) / 10
     losses = {}
     for every in (0, 1):
@@ -82,7 +82,7 @@ def test_training_may_solve_for_the_last_layer_now_and_then() -> None:
     assert losses[1] < 0.05 * losses[0]
 
 
-def test_a_refit_under_a_symmetry_is_that_of_all_images_of_the_data() -> None:
+def test_a_refit_under_a_symmetry_equals_one_to_all_images_of_the_data() -> None:
     symmetry = Symmetry.shifts(3) * Symmetry.reflection([-1, -1, -1])
     v = normal(120, 3, seed=0)
     settings: dict[str, Any] = WEAK | {"ridge": 1e-6}

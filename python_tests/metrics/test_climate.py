@@ -59,7 +59,7 @@ def test_another_attractor_is_further_away(reference) -> None:
     assert len(far.solvers) == 1
 
 
-def test_a_field_at_rest_is_judged_too(reference) -> None:
+def test_a_field_at_rest_has_statistics(reference) -> None:
     result = evaluate_climate(
         lambda t, u: 0.0 * u,
         reference[:400],
@@ -74,7 +74,7 @@ def test_a_field_at_rest_is_judged_too(reference) -> None:
     assert result.lyapunov is not None and result.lyapunov.maximal == 0.0
 
 
-def test_a_field_that_runs_away_has_no_climate(reference) -> None:
+def test_a_field_that_diverges_has_no_climate(reference) -> None:
     result = evaluate_climate(
         lambda t, u: 90.0 * u,
         reference[:400],
@@ -88,7 +88,7 @@ def test_a_field_that_runs_away_has_no_climate(reference) -> None:
     assert result.spectral == 1.0
 
 
-def test_tangents_that_blow_up_are_told(reference) -> None:
+def test_diverging_tangents_are_reported(reference) -> None:
     result = evaluate_climate(
         lambda t, u: u**3, reference[:400], DT, solvers=("rk4",), members=3
     )
@@ -96,7 +96,7 @@ def test_tangents_that_blow_up_are_told(reference) -> None:
     assert "ran away" in dict(result.rows())["maximal Lyapunov exponent of the field"]
 
 
-def test_stiff_fields_are_followed_by_exponential_steps() -> None:
+def test_stiff_fields_are_integrated_by_exponential_steps() -> None:
     system = KuramotoSivashinsky()
     u = system.simulate(1200, 0.25, seed=0)
     how = {"members": 3, "duration": 100.0, "length": 22.0, "exponent": False}
@@ -178,14 +178,14 @@ def test_members_are_bounded_by_the_box_of_the_truth_and_a_margin() -> None:
     assert result.share == 0.5
 
 
-def test_returning_does_not_help() -> None:
+def test_members_that_return_count_as_unbounded() -> None:
     u_hat = torch.zeros(5, 1, 1)
     u_hat[2] = 100.0
     result = boundedness(u_hat, torch.tensor([[-1.0], [1.0]]))
     assert result.leaves_at.tolist() == [2] and result.share == 0.0
 
 
-def test_accurate_solvers_agree_on_the_climate_and_coarse_ones_do_not() -> None:
+def test_only_accurate_solvers_agree_on_the_climate() -> None:
     system = Lorenz63()
     starts = system.simulate(20, 1.0)
     t = torch.arange(300, dtype=torch.float64) * 0.05

@@ -30,7 +30,7 @@ def test_divergence_of_two_gaussians_is_the_closed_form() -> None:
     assert value == pytest.approx(expected, abs=0.005)
 
 
-def test_the_model_comes_first() -> None:
+def test_the_first_argument_is_the_model() -> None:
     narrow, wide = gaussian(100_000), gaussian(100_000, std=2.0)
     expected = math.log(2) + 1 / 8 - 0.5
     assert kl_divergence(narrow, wide) == pytest.approx(expected, abs=0.01)
@@ -154,7 +154,7 @@ def test_equal_clouds_have_no_divergence_and_others_more(method: str) -> None:
     assert same < near < far and far > 0.4
 
 
-def test_counts_worked_out_by_hand() -> None:
+def test_binned_divergence_of_counts_by_hand() -> None:
     # Two boxes along one axis: truth 3 to 1, model 1 to 1.
     u = torch.tensor([[0.0], [0.1], [0.2], [1.0]])
     u_hat = torch.tensor([[0.0], [1.0]])
@@ -163,7 +163,7 @@ def test_counts_worked_out_by_hand() -> None:
     assert value == pytest.approx(expected, abs=1e-4)
 
 
-def test_smoothing_counts_every_box_that_there_is() -> None:
+def test_smoothing_counts_every_box() -> None:
     rng = np.random.default_rng(0)
     u, u_hat = rng.normal(size=(500, 2)), 0.7 * rng.normal(size=(300, 2))
     low, high = u.min(0), u.max(0)
@@ -188,7 +188,7 @@ def test_mixtures_of_two_gaussians_have_the_closed_form() -> None:
     assert value == pytest.approx(2.0, abs=0.2)
 
 
-def test_a_model_that_is_nowhere_finite_is_infinitely_far() -> None:
+def test_a_model_without_finite_states_has_infinite_distance() -> None:
     u = cloud(100, 0.0, 0)
     assert state_space_divergence(u * math.nan, u) == math.inf
 
@@ -201,7 +201,7 @@ def signal(n: int, frequency: float, seed: int) -> torch.Tensor:
     return (torch.sin(2 * math.pi * frequency * t + phase) + noise)[:, None]
 
 
-def test_spectra_that_do_not_meet_are_at_distance_one() -> None:
+def test_disjoint_spectra_have_distance_one() -> None:
     t = torch.arange(20_000, dtype=torch.float64)
     slow = torch.sin(2 * math.pi * 0.01 * t)[:, None]
     fast = torch.sin(2 * math.pi * 0.3 * t)[:, None]
@@ -209,7 +209,7 @@ def test_spectra_that_do_not_meet_are_at_distance_one() -> None:
     assert spectral_distance(slow, slow) == pytest.approx(0.0, abs=1e-7)
 
 
-def test_phases_play_no_role_and_frequencies_do() -> None:
+def test_the_distance_ignores_phases_but_not_frequencies() -> None:
     u = signal(20_000, 0.05, 0)
     same = spectral_distance(signal(20_000, 0.05, 1), u)
     near = spectral_distance(signal(20_000, 0.051, 1), u)
@@ -217,12 +217,12 @@ def test_phases_play_no_role_and_frequencies_do() -> None:
     assert same < 0.05 < near < far
 
 
-def test_scale_plays_no_role() -> None:
+def test_the_distance_ignores_the_scale() -> None:
     u = signal(5000, 0.05, 0)
     assert spectral_distance(1000 * u, u) == pytest.approx(0.0, abs=1e-7)
 
 
-def test_members_are_averaged_and_broken_ones_left_out() -> None:
+def test_the_distance_averages_finite_members() -> None:
     u = torch.stack([signal(5000, 0.05, seed) for seed in range(3)], 1)
     broken = torch.cat([u, u[:, :1] * math.nan], 1)
     assert spectral_distance(broken, u) == pytest.approx(0.0, abs=1e-7)

@@ -31,7 +31,7 @@ def test_the_true_field_is_valid_to_the_end() -> None:
     assert result.diverged == 0.0
 
 
-def test_a_field_that_turns_too_fast_is_lost_when_the_angle_says_so() -> None:
+def test_a_field_that_turns_too_fast_is_valid_up_to_a_known_angle() -> None:
     # Two points of the unit circle an angle a apart are 2 sin(a/2) from one another;
     # the spread of the circle is 1.
     result = evaluate_field(rotation(1.1), circle(400), DT, horizon=15, threshold=0.3)

@@ -19,7 +19,7 @@ def noisy(ratio: float = 0.05, n: int = 10_000) -> tuple[torch.Tensor, torch.Ten
     return add_noise(lorenz63(10_000, 0.01)[:n], ratio, seed=1)
 
 
-def test_the_true_field_leaves_what_noise_makes() -> None:
+def test_the_true_field_leaves_residuals_of_the_noise() -> None:
     v, sigma = noisy(0.02)
     result = goodness_of_fit(true_field, v, sigma=sigma, **SETTINGS)
     # 199 segments of three components: a scatter of about 8 %.
@@ -38,7 +38,7 @@ def test_noise_is_estimated_where_it_is_not_given() -> None:
     assert found.ratio == pytest.approx(given.ratio, rel=0.2)
 
 
-def test_a_wrong_field_leaves_more() -> None:
+def test_a_wrong_field_leaves_larger_residuals() -> None:
     v, sigma = noisy(0.02)
 
     def wrong(t, u):
@@ -92,7 +92,7 @@ def test_ljung_box_is_its_formula_for_one_lag() -> None:
     assert p_value == pytest.approx(chi2.sf(200 * 202 * r**2 / 199, 1))
 
 
-def test_ljung_box_accepts_white_noise_and_refuses_the_rest() -> None:
+def test_ljung_box_accepts_only_white_noise() -> None:
     white = normal(2000, 3)
     assert ljung_box(white)[0] > 1e-3
     walk = white.clone()

@@ -25,7 +25,7 @@ def truth(n: int = 11, members: int = 3) -> torch.Tensor:
     return u * torch.tensor([3.0, 4.0], dtype=torch.float64)
 
 
-def test_time_is_that_of_the_last_row_within_the_threshold() -> None:
+def test_the_time_is_that_of_the_last_row_within_the_threshold() -> None:
     u = truth(members=2)
     u_hat = u.clone()
     # Pooled error |d| / 5: 0.4 within, 0.6 beyond, from row 4 and row 7 on.
@@ -68,7 +68,7 @@ def test_a_forecast_that_is_wrong_at_once_has_time_zero() -> None:
     assert vpt(u + 100, u, **SETTINGS).vpt.tolist() == [0.0, 0.0]
 
 
-def test_definitions_weigh_components_as_they_say() -> None:
+def test_definitions_weigh_components_differently() -> None:
     u = truth(n=10, members=4)
     u_hat = u.clone()
     u_hat[:, :, 0] += 3.0
@@ -82,7 +82,7 @@ def test_definitions_weigh_components_as_they_say() -> None:
         torch.testing.assert_close(error, torch.full((10, 4), value).double())
 
 
-def test_segments_have_deviations_of_their_own() -> None:
+def test_each_segment_has_its_own_deviations() -> None:
     u = truth(n=10, members=2)
     u[:, 1] *= 10
     error = normalised_error(u + 3.0, u, definition="segment")
@@ -160,7 +160,7 @@ def test_components_are_weighted_as_the_definition_says() -> None:
     assert each.rmse.item() == pytest.approx((1 / 2) ** 0.5)
 
 
-def test_lost_members_are_counted() -> None:
+def test_members_that_are_not_finite_are_counted() -> None:
     u = normal(10, 4, 1)
     u_hat = u + 1.0
     u_hat[5:, 0] = math.nan
@@ -171,7 +171,7 @@ def test_lost_members_are_counted() -> None:
     assert result.rmse[8:].isnan().all()
 
 
-def test_spread_is_that_of_the_truth_unless_given() -> None:
+def test_the_default_spread_is_that_of_the_truth() -> None:
     u = torch.tensor([3.0, -3.0], dtype=torch.float64).repeat(10)[:, None, None]
     assert error_by_lead_time(u + 6, u).rmse.tolist() == pytest.approx([2.0] * 20)
 

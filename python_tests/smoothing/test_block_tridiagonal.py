@@ -83,7 +83,7 @@ def test_a_right_hand_side_is_not_changed() -> None:
     torch.testing.assert_close(rhs, kept, rtol=0, atol=0)
 
 
-def test_a_matrix_that_is_not_definite_is_told_from_its_neighbours() -> None:
+def test_only_indefinite_matrices_are_marked_as_not_positive() -> None:
     diagonal, lower, _ = systems(6, 3, 2)
     diagonal[3, 1] = -diagonal[3, 1]
     system = factor(diagonal, lower)

@@ -36,7 +36,7 @@ STEP = rk4_matrix(ROTATION.numpy(), 0.1)
 SEEN = 0.03
 
 
-def test_directions_without_information_are_left_to_the_prior() -> None:
+def test_the_prior_alone_determines_directions_without_information() -> None:
     # With r the ridge: effective = mean = 100 / (100 + r), so r = effective / mean^2
     # is 100 / 99. What rounding leaves of the other direction must not move it.
     info = torch.diag(torch.tensor([0.0, 100.0], dtype=torch.float64))
@@ -49,7 +49,7 @@ def test_directions_without_information_are_left_to_the_prior() -> None:
     )
 
 
-def test_a_given_ridge_is_taken() -> None:
+def test_a_given_ridge_is_used() -> None:
     info = torch.diag(torch.tensor([1.0, 3.0], dtype=torch.float64))
     right = torch.tensor([2.0, 4.0], dtype=torch.float64)
     found = posterior(info, right, torch.ones(2).double(), ridge=1.0)
@@ -60,7 +60,7 @@ def test_a_given_ridge_is_taken() -> None:
     )
 
 
-def test_unknowns_far_smaller_than_others_keep_their_digits() -> None:
+def test_unknowns_far_smaller_than_others_are_accurate() -> None:
     """Features of size 1e-9: their information is 1e-18 of the others'."""
     a = normal(40, 6)
     spread = 10.0 ** -torch.arange(0, 12, 2).double()
@@ -90,12 +90,12 @@ def test_the_weight_completes_the_density_of_the_data() -> None:
     np.testing.assert_allclose(given + found.log_weight, whole, atol=1e-10)
 
 
-def test_of_several_maxima_the_largest_is_taken() -> None:
-    """Two unknowns of size 1 that are seen well, and twenty of size 1e5, seen badly.
+def test_the_largest_of_several_maxima_is_found() -> None:
+    """The data determine two unknowns of size 1 well, twenty of size 1e5 badly.
 
-    A prior of size 1 denies the twenty, though each raises the density of the data by
-    ``exp(v z^2 / 2) = exp(50)``; it is a maximum all the same, where a search from
-    strong to weak rests.
+    A prior of size 1 excludes the twenty, though each raises the density of the data by
+    ``exp(v z^2 / 2) = exp(50)``. It is a local maximum of the evidence, where a search
+    from strong to weak priors ends.
     """
     values = torch.tensor([1e6] * 2 + [1e-8] * 20, dtype=torch.float64)
     wanted = torch.tensor([1.0] * 2 + [1e5] * 20, dtype=torch.float64)
@@ -105,14 +105,14 @@ def test_of_several_maxima_the_largest_is_taken() -> None:
 
 
 def drift(seed: int) -> np.ndarray:
-    """``u' = c`` with steps that err, seen with noise."""
+    """``u' = c`` with errors of the steps, observed with noise."""
     rng = np.random.default_rng(seed)
     u = np.cumsum(0.7 * H + ERROR * rng.normal(size=N))
     return u + SIGMA * rng.normal(size=N)
 
 
 def drift_log_density(v: np.ndarray, size: float) -> float:
-    """Of the data, the speed c being normal of this size, the start anywhere."""
+    """Log density of the data for a normal speed c of this size and any start."""
     n = np.arange(N)
     walk = ERROR**2 * np.minimum(n[:, None], n)
     covariance = 1e6 + size**2 * H**2 * np.outer(n, n) + walk + SIGMA**2 * np.eye(N)
@@ -139,8 +139,8 @@ def test_states_and_coefficients_integrated_out_leave_the_density() -> None:
 
 
 @pytest.mark.parametrize("n", [30, 29, 21])
-def test_windows_are_added_up(n: int) -> None:
-    """Each sample in one of them, whatever their number."""
+def test_evidence_is_the_sum_over_windows(n: int) -> None:
+    """Each sample is in one window, for any number of samples."""
     v = drift(2)[:n]
     field = LibraryField(1, 0, dtype=torch.float64)
     field.set_coefficients(torch.tensor([[0.7]]))
@@ -172,7 +172,7 @@ def test_the_true_degree_has_the_largest_evidence(ratio: float) -> None:
     assert right > few + 100 and right > many + 10
 
 
-def test_evidence_is_told_where_it_is_asked_for() -> None:
+def test_evidence_is_computed_only_on_request() -> None:
     series = make_series(noisy_lorenz63(500, 0.1)[1] / 10, dt=0.01)
 
     def fit(states: torch.Tensor) -> LibraryField:
@@ -187,7 +187,7 @@ def test_evidence_is_told_where_it_is_asked_for() -> None:
     assert unknown.evidence is None
 
 
-def test_evidence_does_not_depend_on_how_far_rounds_believed_the_field() -> None:
+def test_evidence_does_not_depend_on_the_process_noise_of_the_rounds() -> None:
     """Rounds with 0.1 or 0.01 sigma end at much the same field."""
     believing, doubting = (
         library(2, 0.05, schedule=[0.1, 0.03, level, level]) for level in (0.01, 0.1)
@@ -197,7 +197,7 @@ def test_evidence_does_not_depend_on_how_far_rounds_believed_the_field() -> None
     assert abs(believing.evidence - doubting.evidence) < 10
 
 
-def test_of_long_records_stretches_tell() -> None:
+def test_evidence_of_stretches_is_in_proportion_to_their_samples() -> None:
     """A third of the samples have about a third of the evidence."""
     whole, third = (library(2, 0.05, samples=n).evidence for n in (3000, 1000))
     assert whole is not None and third is not None
@@ -209,7 +209,7 @@ def rotation(t: object, u: Tensor) -> Tensor:
 
 
 def noisy_rotation(n: int, error: float, seed: int) -> np.ndarray:
-    """A rotation whose steps err by `error`, seen with noise SIGMA."""
+    """A rotation whose steps err by `error`, observed with noise SIGMA."""
     rng = np.random.default_rng(seed)
     u = [np.array([1.0, 0.0])]
     for _ in range(n - 1):
@@ -218,14 +218,14 @@ def noisy_rotation(n: int, error: float, seed: int) -> np.ndarray:
 
 
 def problem_of(v: np.ndarray, mask: np.ndarray | None = None) -> tuple[Problem, Tensor]:
-    """With a process noise of SEEN, and the data as first states."""
+    """A problem with a process noise of SEEN, and the data as first states."""
     series = make_series(v, dt=0.1, mask=mask)
     problem = as_problem(series, ModelStep(rotation, torch.Size([2])), SIGMA, SEEN)
     return problem, problem.data.clone()
 
 
 def rotation_log_density(v: np.ndarray, error: float, kept: np.ndarray) -> float:
-    """Of the data, their first state being anywhere within a thousand."""
+    """Log density of the data; the first state has a normal prior of size 1000."""
     n = len(v)
     powers = [np.linalg.matrix_power(STEP, k) for k in range(n)]
     # Every state as a sum of the first one and all errors of steps since.
@@ -263,7 +263,7 @@ def test_the_process_noise_of_the_data_is_found(factor: float) -> None:
     assert likely_process_noise(problem, x) == factor
 
 
-def test_an_exact_field_is_told_to_err_by_next_to_nothing() -> None:
+def test_the_process_noise_of_an_exact_field_is_small() -> None:
     clean = lorenz63(6000, 0.01)
     noise = normal(*clean.shape, seed=0)
     step = ModelStep(lambda t, u: lorenz63_field(u), torch.Size([3]))
@@ -273,7 +273,7 @@ def test_an_exact_field_is_told_to_err_by_next_to_nothing() -> None:
     assert likely_process_noise(problem, clean / problem.scale) <= 0.3
 
 
-def test_a_field_that_leaves_everything_keeps_its_process_noise() -> None:
+def test_a_field_without_finite_steps_keeps_its_process_noise() -> None:
     series = make_series(np.ones((50, 1)), dt=1.0)
     step = ModelStep(lambda t, u: u**9 * 1e200, torch.Size([1]))
     problem = as_problem(series, step, 0.1, 0.1)

@@ -20,7 +20,7 @@ def test_local_polynomials_are_savitzky_golay_on_uniform_times() -> None:
     np.testing.assert_allclose(fit.states.numpy(), expected, rtol=0, atol=1e-4)
 
 
-def test_local_polynomials_choose_a_width_and_tell_the_noise() -> None:
+def test_local_polynomials_choose_a_width_and_estimate_the_noise() -> None:
     clean, v, sigma = noisy_lorenz63(2000, 0.05)
     fit = local_polynomial(make_series(v, dt=DT))
     assert (fit.sigma / sigma - 1).abs().max() < 0.05
@@ -55,8 +55,8 @@ def test_no_width_above_the_degree_is_refused() -> None:
 
 
 @pytest.mark.parametrize("irregular", [False, True])
-def test_states_in_long_gaps_stay_between_those_around_them(irregular: bool) -> None:
-    """Polynomials that reach no sample on the other side would run away."""
+def test_states_in_long_gaps_stay_between_those_on_both_sides(irregular: bool) -> None:
+    """Polynomials without a sample on the other side would diverge."""
     rng = np.random.default_rng(1)
     t = 0.05 * (np.arange(400) + irregular * rng.uniform(-0.4, 0.4, 400))
     clean = np.stack([np.sin(3 * t), np.cos(2 * t)], 1)
@@ -74,7 +74,7 @@ def test_states_in_long_gaps_stay_between_those_around_them(irregular: bool) -> 
         assert (np.diff(inside) * (inside[-1] - inside[0]) > -1e-2).all()
 
 
-def test_a_component_that_was_never_seen_is_zero() -> None:
+def test_a_component_that_was_never_observed_is_zero() -> None:
     v = normal(40, 2).float()
     v[:20, 1] = float("nan")
     series = make_series([v[:20], v[20:]], dt=1.0)

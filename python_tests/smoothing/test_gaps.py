@@ -75,7 +75,7 @@ def test_states_in_gaps_follow_the_model(times: str) -> None:
     assert (found[:20] == 0).all()
 
 
-def test_forecasts_that_leave_the_range_of_the_data_are_given_up() -> None:
+def test_forecasts_end_where_they_leave_the_range_of_the_data() -> None:
     series = with_gaps(40, [(20, 38)])
     step = ModelStep(lambda t, u: u**3, torch.Size([2]))
     states = series.v.double()
@@ -83,7 +83,7 @@ def test_forecasts_that_leave_the_range_of_the_data_are_given_up() -> None:
     assert found.isfinite().all() and found.abs().max() < 10 * states.abs().max()
 
 
-def test_a_gap_of_two_time_units_spoils_nothing() -> None:
+def test_a_gap_of_two_time_units_does_not_worsen_the_fit() -> None:
     clean, v, sigma = noisy_lorenz63(3000, 0.05)
     v[1000:1200] = v[:60] = float("nan")
     v[::40, 1] = float("nan")
@@ -117,7 +117,7 @@ def test_states_of_later_observations_have_gaps_too() -> None:
     assert error[500:540].abs().max() < 5.0
 
 
-def test_without_noise_what_is_missing_is_what_the_field_says() -> None:
+def test_without_noise_missing_values_follow_the_field() -> None:
     clean = lorenz63(2000, DT)
     v = clean.clone()
     v[700:800] = float("nan")
@@ -125,7 +125,7 @@ def test_without_noise_what_is_missing_is_what_the_field_says() -> None:
     assert (model.states_ - clean).abs().max() < 1e-2
 
 
-def test_bars_stay_within_the_spread_of_the_data() -> None:
+def test_error_bars_are_at_most_the_spread_of_the_data() -> None:
     clean, v, sigma = noisy_lorenz63(1500, 0.05)
     v[300:1300] = float("nan")
     series = make_series(v, dt=DT)
@@ -141,8 +141,8 @@ def test_bars_stay_within_the_spread_of_the_data() -> None:
     assert (found.states - clean)[1300:].square().mean().sqrt() < 0.3 * sigma
 
 
-def test_fits_to_smoothed_states_are_not_spoiled_either() -> None:
-    """Features that are no families of the maps: the data are multiplied instead."""
+def test_a_gap_does_not_worsen_fits_to_smoothed_states() -> None:
+    """Features that do not commute with the maps; all images of the data are used."""
     clean, v, sigma = noisy_lorenz63(3000, 0.05)
     v[1000:1200] = float("nan")
     features = FieldConfig(kind="features", features=101, steepness=0.3)

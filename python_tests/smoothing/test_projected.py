@@ -99,7 +99,7 @@ def test_draws_have_the_spread_of_estimates_from_many_noise_draws() -> None:
     torch.testing.assert_close(likely, spread, rtol=0.15, atol=0)
 
 
-def test_evidence_finds_a_ridge_that_shrinks_what_the_data_do_not_tell() -> None:
+def test_evidence_finds_a_ridge_that_shrinks_undetermined_coefficients() -> None:
     clean = lorenz63(1200, 0.01)
     v = clean + SIGMA * normal(1200, 3)
     # Cubic terms are not needed; the evidence keeps them small.

@@ -22,7 +22,7 @@ DT = 0.01
 
 
 def weak_least_squares(field: LinearField, u: Tensor, ridge: float) -> LinearField:
-    """The head that fits the weak form of states `u`, by normal equations."""
+    """The head that fits the weak form of states `u`, from normal equations."""
     w_lhs, w_rhs = segment_weights(8, 50, DT)
     with torch.no_grad():
         phi = ops.corr(field.features(u)[None].contiguous(), w_rhs, q=2)[0]
@@ -40,7 +40,7 @@ def quadratic(u: Tensor) -> LinearField:
 
 
 def mean_vpt(field: Field, starts: int = 12) -> float:
-    """Of forecasts from clean states after those that were learned from."""
+    """Error of forecasts from clean states after the training part."""
     n = 700
     whole = lorenz63(5000 + 150 * starts + n, DT)
     truth = torch.stack([whole[5000 + 150 * i :][:n] for i in range(starts)], 1)
@@ -109,8 +109,8 @@ def test_rounds_stop_when_held_out_values_are_predicted_worse() -> None:
     torch.testing.assert_close(result.field(0.0, x), lorenz63_field(x))
 
 
-def test_a_model_that_is_not_that_good_is_believed_less_again() -> None:
-    """One per cent of the field is too much for steps that are sure to 1e-3 sigma."""
+def test_the_process_noise_of_an_inaccurate_field_rises_again() -> None:
+    """An error of one per cent in the field is too much for steps of 1e-3 sigma."""
 
     def fit(u: Tensor):
         return lambda t, x: 1.01 * lorenz63_field(x)
@@ -168,7 +168,7 @@ def test_a_field_is_judged_by_its_own_round() -> None:
     assert result.judged.held_out < 0.5 * result.history[-1].held_out
 
 
-def test_errors_of_the_callback_are_not_swallowed() -> None:
+def test_errors_of_the_callback_are_raised() -> None:
     _, v, _ = noisy_lorenz63(300, 0.05)
     calls = []
 
@@ -191,7 +191,7 @@ def test_held_out_errors_are_compared_value_by_value() -> None:
     assert watch.judge(noise * float("nan")) == "worse"
 
 
-def test_data_without_noise_are_left_alone() -> None:
+def test_data_without_noise_are_returned_unchanged() -> None:
     clean = lorenz63(1000, DT)
     result = refine(clean, quadratic, dt=DT)
     assert result.history == [] and "no noise" in result.reason

@@ -40,7 +40,7 @@ def rms(x: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("make", [shared_map, symmetric_library])
 @pytest.mark.parametrize("samples", [None, 1000])
-def test_states_come_nearer_to_the_truth(make, samples: int | None) -> None:
+def test_refined_states_are_nearer_to_the_truth(make, samples: int | None) -> None:
     clean, noisy = ring()
     series, field = make_series(noisy, dt=DT), make()
 

@@ -28,7 +28,7 @@ def lorenz(t: object, u: Tensor) -> Tensor:
 
 
 def model_errors(u: Tensor) -> Tensor:
-    """What Lorenz-63, followed by one step of 0.01, misses of the next state."""
+    """Differences of states and the steps of 0.01 of Lorenz-63 that lead to them."""
     zeros = torch.zeros(len(u) - 1, dtype=torch.float64)
     return u[1:] - ModelStep(lorenz, torch.Size([3]))(u[:-1], zeros, zeros + 0.01)
 
@@ -78,7 +78,7 @@ def test_intervals_of_irregular_times_have_their_own_steps() -> None:
     np.testing.assert_allclose(result.states.numpy(), means, rtol=0, atol=1e-8)
 
 
-def test_series_laid_end_to_end_are_smoothed_each_by_itself() -> None:
+def test_concatenated_series_are_smoothed_separately() -> None:
     a, b = noisy_rotation(70, 1), noisy_rotation(55, 2)
     options = {"sigma": 0.2, "process_noise": 0.02}
     both = smooth_states(linear_field, make_series([a, b], dt=0.1), **options)
@@ -100,13 +100,13 @@ def test_the_model_does_not_reach_across_a_long_gap() -> None:
     torch.testing.assert_close(whole.states[:60], before.states, rtol=0, atol=1e-9)
 
 
-def test_without_trust_in_the_model_the_data_come_back() -> None:
+def test_a_large_process_noise_returns_the_data() -> None:
     v = lorenz63(300, 0.01) + 0.5 * normal(300, 3)
     result = smooth_states(lorenz, v, dt=0.01, sigma=0.5, process_noise=1e5)
     torch.testing.assert_close(result.states, v, rtol=0, atol=1e-6)
 
 
-def test_without_trust_in_the_data_a_trajectory_of_the_model_comes_back() -> None:
+def test_a_small_process_noise_returns_a_trajectory_of_the_model() -> None:
     v = lorenz63(200, 0.01) + 0.5 * normal(200, 3)
     result = smooth_states(
         lorenz, v, dt=0.01, sigma=1.0, process_noise=1e-5, tolerance=1e-7
@@ -165,7 +165,7 @@ def test_noise_on_lorenz63_falls_to_a_tenth_with_the_true_field() -> None:
     assert ((result.innovation > 0.95) & (result.innovation < 1.05)).all()
 
 
-def test_a_hopeless_start_is_reported_and_never_made_worse() -> None:
+def test_a_start_far_from_the_data_is_reported_and_its_cost_never_rises() -> None:
     v = lorenz63(200, 0.01)
     start = v + 30 * normal(200, 3)
     options = {"dt": 0.01, "sigma": 0.1, "process_noise": 1e-3}
@@ -179,7 +179,7 @@ def test_a_hopeless_start_is_reported_and_never_made_worse() -> None:
     assert cost(few.states) < cost(start)
 
 
-def test_a_poor_start_is_left_behind() -> None:
+def test_the_smoother_converges_from_a_poor_start() -> None:
     v = lorenz63(200, 0.01)
     start = v + 3 * normal(200, 3)
     options = {"dt": 0.01, "sigma": 0.1, "process_noise": 1e-3}
@@ -224,7 +224,7 @@ def test_windows_cover_every_sample_once_and_share_enough() -> None:
         assert (cut.starts.diff() <= length - overlap).all()
 
 
-def test_arguments_that_make_no_sense_are_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     v = torch.zeros(20, 2, dtype=torch.float64)
     options = {"dt": 0.1, "sigma": 1.0, "process_noise": 0.1}
     with pytest.raises(ValueError, match="`process_noise` must be positive; got 0"):
@@ -239,7 +239,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         smooth_states(linear_field, v, start=v[:5], **options)
 
 
-def test_a_series_object_is_taken_as_it_is() -> None:
+def test_a_series_gives_the_states_of_its_array() -> None:
     v = noisy_rotation(60)
     series: Series = make_series(v, dt=0.1)
     options = {"sigma": 0.2, "process_noise": 0.05}
@@ -264,7 +264,7 @@ def observations(n: int = 60) -> Tensor:
 
 
 def draw_states(v: Tensor, sample: int, count: int, **options) -> Tensor:
-    """Of one field, from windows side by side."""
+    """Draws for one field, from the same window repeated."""
     return likely_states(
         [linear_field],
         make_series(v, dt=DT),
@@ -290,7 +290,7 @@ def test_draws_have_the_mean_and_the_covariance_of_kalman(sample: int) -> None:
     assert (np.abs(np.cov(found.T) - cov) < 5 * scale).all()
 
 
-def test_members_have_states_of_their_own() -> None:
+def test_each_member_draws_its_own_states() -> None:
     v = observations()
 
     def slower(t: object, u: Tensor) -> Tensor:

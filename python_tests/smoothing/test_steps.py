@@ -73,7 +73,7 @@ def step_of(field: LibraryField, u: torch.Tensor, dt: float, substeps: int = 1):
     return ExponentialStep(field, dt, substeps=substeps)(u, zero, zero + dt)
 
 
-def test_linear_fields_are_followed_exactly() -> None:
+def test_linear_fields_are_integrated_exactly() -> None:
     field, u = stiff_field(0.0), states()
     rates = field.jacobian(torch.zeros(1, 3).double())[0]
     expected = u @ torch.linalg.matrix_exp(0.25 * rates).T
@@ -81,7 +81,7 @@ def test_linear_fields_are_followed_exactly() -> None:
 
 
 @torch.no_grad()
-def test_stiff_fields_are_followed_to_fourth_order() -> None:
+def test_stiff_fields_are_integrated_to_fourth_order() -> None:
     field, u = stiff_field(1.0), states()
     fine = [torch.full((1, 1), 0.2 / 800).double()] * 800
     truth = integrate(field, u, torch.zeros(1, 1).double(), fine, method="rk4_classic")
@@ -115,7 +115,7 @@ def test_derivatives_by_state_and_head() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
 
 
-def test_gaps_leave_states_alone() -> None:
+def test_gaps_do_not_change_states() -> None:
     step, u = ExponentialStep(stiff_field(1.0), 0.2), states(2)
     zero, h = torch.zeros(2).double(), torch.tensor([0.0, 0.2]).double()
     end, slope = step.linearise(u, zero, h)

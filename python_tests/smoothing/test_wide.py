@@ -83,7 +83,7 @@ class TestOperator:
 
 
 @pytest.mark.parametrize("kind", ["runge_kutta", "exponential"])
-def test_sources_are_followed_exactly_where_the_field_is_linear(kind: str) -> None:
+def test_sources_are_integrated_exactly_for_linear_fields(kind: str) -> None:
     """u' = A u + y with y linear in time, by the exponential of the bordered matrix."""
     a = torch.tensor([[-30.0, 2.0], [-1.0, 0.5]], dtype=torch.float64)
     a = torch.zeros_like(a) if kind == "runge_kutta" else a
@@ -182,7 +182,7 @@ class TestFailure:
             wide_step(field, blind, x)
 
 
-def test_fields_are_wide_by_what_their_features_show() -> None:
+def test_fields_are_wide_by_their_independent_features() -> None:
     u = lorenz63(500, 0.01)
     u = (u - u.mean(0)) / u.std(0)
     low, high = u.amin(0), u.amax(0)
