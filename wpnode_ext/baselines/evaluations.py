@@ -1,9 +1,9 @@
 """Evaluations: the unit of work that all methods share.
 
 One evaluation is one state at which a field or map, its features or its derivative are
-computed: by a fit, by a solver, or to choose settings by forecasts. One call counts
-once at a state, the derivative together with the value. The state of a ring counts
-once, however many sites it has. Backward passes do not count. Evaluations of different
+computed: by a fit, by a solver, or to choose settings by forecasts. A call that returns
+a value with its derivative counts once at each state. The state of a ring counts once,
+however many sites it has. Backward passes do not count. Evaluations of different
 methods have different costs; compare seconds for those.
 """
 
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from ..fields import Field
 
-# Methods of fields that evaluate at states, and the place of these among the arguments.
-_PLACES = {
+# Methods that evaluate a field, and the position of the states among their arguments.
+_STATE_POSITIONS = {
     "forward": 1,
     "at": 0,
     "features": 0,
@@ -27,12 +27,15 @@ _PLACES = {
     "jacobian": 0,
     "value_and_jacobian": 0,
 }
-_open: list[list[int]] = []
+_open_counters: list[list[int]] = []
 
 
 def tally(states: int) -> None:
-    """Adds to all open counters; maps, which are no fields, call it themselves."""
-    for counter in _open:
+    """Adds evaluations at so many states to all open counters.
+
+    Maps call it themselves: only the methods of fields are wrapped.
+    """
+    for counter in _open_counters:
         counter[0] += states
 
 
@@ -40,52 +43,56 @@ def tally(states: int) -> None:
 def counted_evaluations() -> Iterator[list[int]]:
     """Counts evaluations while it is open; the entry of the list is their number.
 
-    The methods of all fields are wrapped meanwhile, so fields hold no code for it.
+    The methods of all field classes are wrapped while it is open, so that fields need
+    no code for counting.
     """
     counter = [0]
-    _open.append(counter)
-    changed = _wrap_fields() if len(_open) == 1 else []
+    _open_counters.append(counter)
+    wrapped = _wrap_fields() if len(_open_counters) == 1 else []
     try:
         yield counter
     finally:
-        _open.pop()
-        for kind, name, method in changed:
+        _open_counters.pop()
+        for kind, name, method in wrapped:
             setattr(kind, name, method)
 
 
 def _wrap_fields() -> list[tuple[type[nn.Module], str, Callable[..., Any]]]:
-    """Makes the methods of all fields count, and returns the original ones."""
-    changed = []
+    """Wraps the methods of all field classes; returns class, name, original method."""
+    originals = []
     # A value may need features or another field: only the outermost call counts.
-    busy = [False]
+    inside_call = [False]
     for kind in _with_subclasses(Field):
-        for name in _PLACES.keys() & kind.__dict__.keys():
+        for name in _STATE_POSITIONS.keys() & kind.__dict__.keys():
             method = kind.__dict__[name]
-            changed.append((kind, name, method))
-            setattr(kind, name, _counting(method, _PLACES[name], busy))
-    return changed
+            originals.append((kind, name, method))
+            position = _STATE_POSITIONS[name]
+            setattr(kind, name, _counting(method, position, inside_call))
+    return originals
 
 
 def _counting(
-    method: Callable[..., Any], place: int, busy: list[bool]
+    method: Callable[..., Any], position: int, inside_call: list[bool]
 ) -> Callable[..., Any]:
+    """`method`, which also adds the number of its states to the open counters."""
+
     @wraps(method)
     def wrapper(self: Field, *arguments: Any, **options: Any) -> Any:
-        if busy[0] or torch.compiler.is_compiling():
+        if inside_call[0] or torch.compiler.is_compiling():
             return method(self, *arguments, **options)
-        u: Tensor = arguments[place] if len(arguments) > place else options["u"]
+        u: Tensor = arguments[position] if len(arguments) > position else options["u"]
         tally(prod(u.shape[: u.dim() - self._state_dims()]))
-        busy[0] = True
+        inside_call[0] = True
         try:
             return method(self, *arguments, **options)
         finally:
-            busy[0] = False
+            inside_call[0] = False
 
     return wrapper
 
 
 def _with_subclasses(kind: type[nn.Module]) -> set[type[nn.Module]]:
     found = {kind}
-    for inner in kind.__subclasses__():
-        found |= _with_subclasses(inner)
+    for subclass in kind.__subclasses__():
+        found |= _with_subclasses(subclass)
     return found
