@@ -1,9 +1,10 @@
-"""``wpnode forecast``: what comes next?"""
+"""``wpnode forecast``: solve a trained model forward in time."""
 
 import argparse
 import csv
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -86,48 +87,70 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(
             "`--dt` must be given: the model was trained on irregular times."
         )
-    start, starts, t0, known = _start(arguments, model)
-    t = t0 + dt * torch.arange(arguments.steps + 1, dtype=torch.float64)
+    start = _read_start(arguments, model)
+    t = start.t + dt * torch.arange(arguments.steps + 1, dtype=torch.float64)
     forcing = None
     if arguments.forcing_file is not None:
-        forcing = read_inputs(arguments.forcing_file, t, arguments.model, known)
+        forcing = read_inputs(arguments.forcing_file, t, arguments.model, start.meta)
     steps = substeps_of(arguments.substeps, arguments.solver)
-    how: dict[str, Any] = {"method": arguments.solver, "step": dt / steps}
+    solver: dict[str, Any] = {"method": arguments.solver, "step": dt / steps}
     with warnings.catch_warnings():
         # The command ends with an error if the forecast diverged.
         warnings.simplefilter("ignore", RuntimeWarning)
-        forecast = model.forecast(start, t, forcing=forcing, **how)
+        forecast = model.forecast(start.state, t, forcing=forcing, **solver)
     table = forecast.reshape(len(t), -1).numpy()
     names = component_names(model.names_, table.shape[1])
     arrays: dict[str, Any] = {"u": forecast.numpy()}
-    ended = ~np.isfinite(table).all(1)
+    diverged = ~np.isfinite(table).all(1)
     if arguments.spread:
-        std = model.forecast_ensemble(starts, t, **how).std.reshape(forecast.shape)
+        ensemble = model.forecast_ensemble(start.ensemble, t, **solver)
+        std = ensemble.std.reshape(forecast.shape)
         arrays["std"] = std.numpy()
         table = np.column_stack([table, std.reshape(len(t), -1).numpy()])
         names += [f"{name}_std" for name in names]
     if arguments.output is None:
-        shown = torch.linspace(0, len(t) - 1, min(len(t), 11)).round().long().tolist()
-        rows = [
-            [f"{t[i].item():g}", *(f"{x:.5g}" for x in table[i][:8])] for i in shown
-        ]
-        print_table(rows, ["t", *names[:8]])
+        _print_some(t, table, names)
     else:
         _write(arguments.output, t.numpy(), arrays, table, names)
         say(f"{arguments.output}: {len(t)} states, dt = {dt:g}")
-    if ended.any():
-        raise RuntimeError(f"the forecast diverged at t = {t[int(ended.argmax())]:g}.")
+    if diverged.any():
+        first = int(diverged.argmax())
+        raise RuntimeError(f"the forecast diverged at t = {t[first]:g}.")
 
 
-def _start(
-    arguments: argparse.Namespace, model: Assimilator
-) -> tuple[torch.Tensor, torch.Tensor, float, Mapping[str, Any]]:
-    """Start of the forecast and of its ensemble, their time, metadata of their file."""
+def _print_some(
+    t: Float[Tensor, " T"], table: np.ndarray, names: list[str], rows: int = 11
+) -> None:
+    """Prints at most `rows` times of a forecast, with its first eight columns."""
+    shown = torch.linspace(0, len(t) - 1, min(len(t), rows)).round().long().tolist()
+    cells = [[f"{t[i].item():g}", *(f"{x:.5g}" for x in table[i][:8])] for i in shown]
+    print_table(cells, ["t", *names[:8]])
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where a forecast starts.
+
+    Attributes:
+        state: the state of the forecast.
+        ensemble: the state of all members, or one for each.
+        t: time of these states.
+        meta: metadata of the file that holds them.
+    """
+
+    state: Tensor
+    ensemble: Tensor
+    t: float
+    meta: Mapping[str, Any]
+
+
+def _read_start(arguments: argparse.Namespace, model: Assimilator) -> _Start:
+    """The start that ``--state``, or ``--data`` with ``--at``, describes."""
     if arguments.state is not None:
         if arguments.estimate:
             raise ValueError("`--estimate` must come with `--data`, a file of samples.")
         state = _state_of(arguments.state, model.state_shape_)
-        return state, state, 0.0, {}
+        return _Start(state, state, 0.0, {})
     where = DataConfig(path=arguments.data, columns=arguments.columns)
     series = read_as_trained(where, model, arguments.model)
     at = arguments.at if arguments.at >= 0 else series.n_samples + arguments.at
@@ -141,22 +164,22 @@ def _start(
         state = model.estimate_states(series).states[at]
         spread = arguments.spread
         starts = model.draw_starts(series, at=at) if spread else state
-        return state, starts, time, series.meta
+        return _Start(state, starts, time, series.meta)
     if series.missing[at]:
         raise ValueError(
             f"`--at` must be a sample without missing values; sample {at} of "
             f"{arguments.data} has some. Choose another, or give --estimate."
         )
-    return series.v[at], series.v[at], time, series.meta
+    return _Start(series.v[at], series.v[at], time, series.meta)
 
 
 def _state_of(text: str, shape: tuple[int, ...]) -> Float[Tensor, "..."]:
-    """The state that ``--state`` spells out."""
+    """The state in the text of ``--state``."""
     try:
         numbers = [float(x) for x in text.split(",")]
     except ValueError:
         raise ValueError(
-            f"`--state` must be numbers with commas; got {text!r}."
+            f"`--state` must be numbers separated by commas; got {text!r}."
         ) from None
     if len(numbers) != prod(shape):
         raise ValueError(
@@ -199,9 +222,10 @@ def read_inputs(
     Args:
         path: file of inputs alone, or one like the data of training.
         t: times of the forecast.
-        run: file or folder of the model; a run folder knows the names of the inputs
-            and of the times.
-        start: metadata of the file that holds the start, for dates.
+        run: file or folder of the model; the settings in a run folder name the columns
+            of the inputs and of the times.
+        start: metadata of the file that holds the start. It has the first date where
+            times are dates.
     """
     timed = _with_times(path, run)
     if timed is None:
@@ -211,30 +235,32 @@ def read_inputs(
             f"`--forcing-file` must hold one series; got {timed.n_series}."
         )
     known = ~timed.missing
-    inputs = Forcing(_clock(timed, start, path)[known], timed.v.flatten(1)[known])
+    times = _times_since_start(timed, start, path)
+    inputs = Forcing(times[known], timed.v.flatten(1)[known])
     inputs.check_covers(t[0].item(), t[-1].item())
     return inputs
 
 
 def _with_times(path: str, run: str | Path) -> Series | None:
-    """The file with its own times; None where it has none."""
+    """The inputs at the times of their file; None if the file has no times."""
     trained, reader = data_of_run(run), READERS.get(Path(path).suffix.lower())
     names: list[str | None] = [trained.time] if trained.time else []
-    # Files of arrays would prefer a `dt`, which does not hold the time of the start.
+    # A file of arrays may have a `dt`, which says nothing about the time of the start.
     names += ["t", "time"] if reader is load_arrays else [None]
     for columns, time in product(_columns(trained), names):
-        found = _if_named(DataConfig(path=path, columns=columns, time=time))
+        found = _read_if_named(DataConfig(path=path, columns=columns, time=time))
         if found is not None:
             return found
     return None
 
 
 def _row_by_row(path: str, count: int, run: str | Path) -> Float[Tensor, "T C"]:
+    """The inputs of a file without times, one row for each time of the forecast."""
     configs = [
         DataConfig(path=path, columns=columns, dt=1.0)
         for columns in _columns(data_of_run(run))
     ]
-    table = _if_named(configs[0]) if len(configs) > 1 else None
+    table = _read_if_named(configs[0]) if len(configs) > 1 else None
     table = table or read_series(configs[-1])
     if table.n_samples != count:
         raise ValueError(
@@ -245,7 +271,7 @@ def _row_by_row(path: str, count: int, run: str | Path) -> Float[Tensor, "T C"]:
     if table.missing.any():
         raise ValueError(
             f"`--forcing-file` must have a value at every time of the forecast; {path} "
-            "has rows without. Fill them, or leave the rows out and give times."
+            "has rows with missing ones. Fill them, or drop the rows and give times."
         )
     return table.v.flatten(1)
 
@@ -257,28 +283,28 @@ def _columns(trained: DataConfig) -> Iterator[list[str] | None]:
     yield None
 
 
-def _if_named(config: DataConfig) -> Series | None:
-    """The series under these names; None where the file has no such names."""
+def _read_if_named(config: DataConfig) -> Series | None:
+    """The series that `config` names; None if the file lacks one of the names."""
     try:
         return read_series(config)
     except MissingName:
         return None
 
 
-def _clock(inputs: Series, start: Mapping[str, Any], path: str) -> Float[Tensor, " M"]:
-    """Times of the inputs on the clock of the forecast."""
-    here, there = inputs.meta, start
-    if ("first_date" in here) != ("first_date" in there):
-        which = "dates" if "first_date" in here else "numbers"
+def _times_since_start(
+    inputs: Series, start: Mapping[str, Any], path: str
+) -> Float[Tensor, " M"]:
+    """Times of the inputs in the unit, and from the first date, of the start's file."""
+    own = inputs.meta
+    if ("first_date" in own) != ("first_date" in start):
+        which = "dates" if "first_date" in own else "numbers"
         raise ValueError(
             "`--forcing-file` must have numbers or dates as times, like the file of "
             f"the start; {path} has {which}."
         )
-    if "first_date" not in here:
+    if "first_date" not in own:
         return inputs.times
-    unit = there["seconds_per_unit"]
-    later = np.datetime64(here["first_date"], "ns") - np.datetime64(
-        there["first_date"], "ns"
-    )
-    seconds = later.astype(np.int64) / 1e9
-    return (seconds + here["seconds_per_unit"] * inputs.times) / unit
+    first, origin = (np.datetime64(m["first_date"], "ns") for m in (own, start))
+    delay = (first - origin).astype(np.int64) / 1e9
+    seconds = delay + own["seconds_per_unit"] * inputs.times
+    return seconds / start["seconds_per_unit"]
