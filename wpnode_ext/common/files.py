@@ -31,11 +31,11 @@ _REMEDIES = {
     errno.EEXIST: "choose another name",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-# How names of temporary files end.
+# Last part of the names of temporary files.
 _ENDING = ".wpnode-tmp"
 # Types of entries that count as numbers.
 _NUMBERS = (bool, int, float)
-# Numbers of a lock that a file system does not offer.
+# Error numbers of file systems that offer no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 
 
@@ -68,7 +68,7 @@ def reason_of(error: OSError) -> str:
 
 
 def checked_path(path: str | Path, name: str) -> Path:
-    """`path`, unless no file can have that name."""
+    """`path` as a Path; raises ValueError if no file can have that name."""
     if not str(path):
         raise ValueError(f"`{name}` must name a file; it is empty.")
     if "\0" in str(path):
@@ -81,9 +81,9 @@ def replacing(path: str | Path, mode: str = "w", **options: Any) -> Iterator[IO[
     """A file that takes the place of `path` when the block ends without an error.
 
     Args:
-        path: file to write or replace; its folder is made where it is missing. A link
-            stays, and what it leads to is replaced. Devices and pipes, which cannot be
-            replaced, are written to.
+        path: file to write or replace; its folder is made where it is missing. A
+            link stays, and its target is replaced. Devices and pipes cannot be
+            replaced; they are written to.
         mode: "w" for text in UTF-8, "wb" for bytes.
         **options: of :func:`open`.
 
@@ -139,7 +139,7 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
     Args:
         folder: where the files are written.
-        name: of the file whose temporary files are meant; of all by default.
+        name: file whose temporary files are removed; default all files.
     """
     prefix = "." if name is None else _prefix(name)
     try:
@@ -157,8 +157,8 @@ def lock(descriptor: int, *, wait: bool) -> bool | None:
     """Locks an open file until it is closed, or until the process ends.
 
     Returns:
-        True; False if another process holds it and `wait` is False; None where the file
-        system has no locks.
+        True; False if another process holds the lock and `wait` is False; None if the
+        file system has no locks.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -179,14 +179,14 @@ def _begin(path: Path) -> tuple[Path, int]:
         how = os.O_RDWR | os.O_CREAT | os.O_EXCL
         descriptor = os.open(temporary, how, 0o666)
         lock(descriptor, wait=True)
-        # Before it was locked another process may have taken it for a leftover.
+        # Another process may have removed it as a leftover before it was locked.
         if os.fstat(descriptor).st_nlink:
             return temporary, descriptor
         os.close(descriptor)
 
 
 def _prefix(name: str) -> str:
-    """How names of temporary files begin; names of files have at most 255 bytes."""
+    """First part of the names of temporary files, which have at most 255 bytes."""
     return f".{name.encode(errors='surrogateescape')[:200].decode(errors='ignore')}."
 
 
@@ -210,8 +210,8 @@ def check_like(given: Any, own: Any, where: str) -> None:
     """Raises ValueError unless `given` has the form of `own`.
 
     Dictionaries have the same keys, lists the same length, tensors the same shape and
-    type; numbers are numbers, whatever their values. Where `own` is None, or an empty
-    dictionary or list, any plain value will do.
+    type; a number may be any number. If `own` is None, or an empty dictionary or list,
+    every value passes.
     """
     if own is None or own == {} or own == []:
         return
@@ -244,7 +244,8 @@ def check_like(given: Any, own: Any, where: str) -> None:
 def check_tensor(value: Any, where: str) -> None:
     """Raises unless `value` is a plain tensor that holds all the numbers it shows.
 
-    A tensor with strides of zero has more of them than it stores: copies would not fit.
+    A tensor with strides of zero shows more numbers than it stores, so a copy of it may
+    not fit into memory.
     """
     if type(value) not in (Tensor, torch.nn.Parameter):
         raise ValueError(f"{where} must be a tensor; got {type(value).__name__}")

@@ -18,8 +18,8 @@ from typing import Generic, TypeVar
 Entry = TypeVar("Entry")
 Given = TypeVar("Given")
 
-# Similarity, from 0 to 1, from which on a name is suggested for a misspelt one.
-_SIMILAR = 0.5
+# Least similarity, from 0 to 1, of a suggested name to the misspelt one.
+_LEAST_SIMILARITY = 0.5
 
 
 class Registry(Generic[Entry]):
@@ -36,10 +36,10 @@ class Registry(Generic[Entry]):
         self._entries: dict[str, Entry] = {}
 
     def add(self, name: str, entry: Entry, *, replace: bool = False) -> None:
-        """Adds an entry under a name that is free, or taken with `replace`.
+        """Adds an entry; with `replace` it may take the place of another.
 
         Raises:
-            ValueError: the name is empty, or taken.
+            ValueError: the name cannot be printed in one line, or is taken.
         """
         if not name or not name.isprintable() or name != name.strip():
             raise ValueError(
@@ -104,14 +104,14 @@ class Registry(Generic[Entry]):
 
 
 def suggestion(name: object, known: Iterable[str], *, quote: str = "'") -> str:
-    """`` Did you mean 'x'?`` with the known name nearest to `name`; "" if none is near.
+    """`` Did you mean 'x'?`` with the known name nearest to `name`, or "".
 
     Args:
-        name: the given name; anything but text has no near one.
-        known: names there are.
-        quote: put around the suggested name.
+        name: the given name; only texts get a suggestion.
+        known: the names to suggest from.
+        quote: character around the suggested name.
     """
     if not isinstance(name, str):
         return ""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=_SIMILAR)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=_LEAST_SIMILARITY)
     return f" Did you mean {quote}{near[0]}{quote}?" if near else ""
