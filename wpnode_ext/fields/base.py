@@ -87,8 +87,8 @@ class Field(nn.Module):
 
     Attributes:
         forcing: the input in use, or None. Set it before the field is called.
-        same_at_sites: whether the field is one map at all entries of the last axis, so
-            that these sites must be scaled alike.
+        same_at_sites: whether one map acts at every entry (site) of the last axis;
+            sites must then be scaled alike.
     """
 
     same_at_sites: bool = False
@@ -120,7 +120,7 @@ class Field(nn.Module):
 
     @property
     def described(self) -> "Field":
-        """The field that settings describe: this one, or the one that it restricts."""
+        """The field that settings describe: the inner one of a restricted field."""
         return self
 
     def forward(self, t: Tensor | float, u: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ def as_field(field: FieldFunction | nn.Module) -> nn.Module:
 
 
 class FarField(nn.Module):
-    """A field on another device than its states; values come back to the states."""
+    """Evaluates a field on its own device and returns values on that of the states."""
 
     def __init__(self, field: nn.Module) -> None:
         super().__init__()
@@ -192,8 +192,8 @@ class FarField(nn.Module):
         return self.field(t, u.to(there)).to(u.device)
 
 
-def takes_inputs(field: object) -> Field | None:
-    """`field` if it is a :class:`Field`, which looks up its inputs, else None."""
+def as_package_field(field: object) -> Field | None:
+    """`field` if it is a :class:`Field`, which can take inputs, else None."""
     return field if isinstance(field, Field) else None
 
 
@@ -208,7 +208,7 @@ def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
     Raises:
         TypeError: the field takes no inputs.
     """
-    own = takes_inputs(field)
+    own = as_package_field(field)
     if forcing is None:
         return
     if own is None:
@@ -222,7 +222,7 @@ def attach_forcing(field: nn.Module, forcing: Forcing | None) -> None:
 @contextmanager
 def attached(field: nn.Module, forcing: Forcing | None) -> Iterator[None]:
     """Sets the input of a field inside the block, and the previous one after it."""
-    own = takes_inputs(field)
+    own = as_package_field(field)
     before = None if own is None else own.forcing
     attach_forcing(field, forcing)
     try:
@@ -233,9 +233,9 @@ def attached(field: nn.Module, forcing: Forcing | None) -> Iterator[None]:
 
 
 def without_forcing(field: nn.Module) -> nn.Module:
-    """A copy of a field that has no input yet."""
+    """A deep copy of a field, its input removed."""
     copied = deepcopy(field)
-    own = takes_inputs(copied)
+    own = as_package_field(copied)
     if own is not None:
         own.forcing = None
     return copied
@@ -247,7 +247,7 @@ def time_for(field: FieldFunction, t: Tensor, u: Tensor) -> Tensor:
     Only fields that look up a forcing take float64; elsewhere such times would turn
     float32 states into float64.
     """
-    return t.to(u.dtype) if takes_inputs(field) is None else t
+    return t.to(u.dtype) if as_package_field(field) is None else t
 
 
 def call_field(field: FieldFunction, t: Tensor, u: Tensor) -> Tensor:
@@ -261,7 +261,7 @@ def call_field(field: FieldFunction, t: Tensor, u: Tensor) -> Tensor:
 def device_of(
     field: FieldFunction | nn.Module, default: torch.device = CPU
 ) -> torch.device:
-    """The device of a field's weights; `default` for functions and fields without."""
+    """The device of a field's weights; `default` where it has none."""
     if not isinstance(field, nn.Module):
         return default
     first = next(chain(field.parameters(), field.buffers()), None)

@@ -17,7 +17,7 @@ from ..common.archives import read_npz
 from ..common.files import check_weights, replacing
 from ..coordinates.scaling import Scaler, check_scaler, scaler_from_state_dict
 from ..fields import RESTRICTIONS, Field, as_linear, make_field
-from ..fields.base import forcing_dim_of, takes_inputs
+from ..fields.base import as_package_field, forcing_dim_of
 from ..fields.factory import FieldConfig, count_weights
 from ..settings.config import TrainConfig
 from ..settings.text import from_settings, to_dict
@@ -148,7 +148,7 @@ def _can_rebuild(model: _Model, probes: int = 16) -> bool:
 
     The field and the one that the settings describe are compared at `probes` states.
     """
-    field = takes_inputs(model.field_)
+    field = as_package_field(model.field_)
     if field is None:
         return False
     # The file holds what restricts a field; the settings must describe the rest.
