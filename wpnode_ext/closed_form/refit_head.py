@@ -40,32 +40,32 @@ def refit_head(
         ValueError: the value of the module is not that of its last linear layer.
     """
     exact = copy.deepcopy(module).to(torch.float64)
-    head, inputs = _last_linear(exact), []
+    head, calls = _last_linear(exact), []
     record = data.to(torch.float64, head.weight.device)
     maps = None if symmetry is None else symmetry.matrices.to(record.v)
     handle = head.register_forward_hook(
-        lambda _, given, out: inputs.append((given, out))
+        lambda _, given, out: calls.append((given, out))
     )
 
     def features(samples: slice) -> Tensor:
-        inputs.clear()
+        calls.clear()
         t, u = record.clock[samples], record.v[samples]
         if maps is not None:
             t, u = t[:, None], torch.einsum("gij,nj->ngi", maps, u)
         value = call_field(exact, t, u)
-        if len(inputs) != 1 or not torch.equal(inputs[0][1], value):
+        if len(calls) != 1 or not torch.equal(calls[0][1], value):
             raise ValueError(
                 f"`module` must return the value of its last nn.Linear, {head}; it "
                 "returns another value."
             )
-        hidden = inputs[0][0][0]
+        hidden = calls[0][0][0]
         if head.bias is None:
             return hidden.flatten(1)
         return torch.cat([hidden, torch.ones_like(hidden[..., :1])], -1).flatten(1)
 
     rows = head.in_features + (head.bias is not None)
-    place = _last_linear(module)
-    least: dict[str, Any] = {"least_ridge": torch.finfo(place.weight.dtype).eps ** 2}
+    target = _last_linear(module)
+    least: dict[str, Any] = {"least_ridge": torch.finfo(target.weight.dtype).eps ** 2}
     solution = solve_weak(
         record,
         features,
@@ -76,9 +76,9 @@ def refit_head(
     )
     handle.remove()
     with torch.no_grad():
-        place.weight.copy_(solution.coefficients[: head.in_features].T)
-        if place.bias is not None:
-            place.bias.copy_(solution.coefficients[-1])
+        target.weight.copy_(solution.coefficients[: head.in_features].T)
+        if target.bias is not None:
+            target.bias.copy_(solution.coefficients[-1])
     return solution
 
 

@@ -1,4 +1,4 @@
-"""Quadrature weights, with which the weak form becomes weighted sums of samples."""
+"""Quadrature weights, which turn the weak form into weighted sums of samples."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -125,7 +125,7 @@ def shared_or_own_weights(
     starts: Tensor | None,
     rule: Rule,
 ) -> tuple[Tensor, Tensor]:
-    """Weights in float64, ``[ell + 1]`` where all segments share them."""
+    """Weights in float64: ``[ell + 1]`` if all segments share them, else a row each."""
     if torch.compiler.is_compiling() and t is None and dt is not None:
         return torch.ops.wpnode.segment_weights(p, ell, dt, d)
     rows = segment_weights(p, ell, dt, t=t, d=d, starts=starts, rule=rule)
@@ -135,7 +135,7 @@ def shared_or_own_weights(
 
 @torch.library.custom_op("wpnode::segment_weights", mutates_args=())
 def _traced_weights(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tensor]:
-    """Uniform weights as an operator, because tracing cannot enter the compiled one."""
+    """Uniform weights as an operator: tracing cannot enter the compiled module."""
     return segment_weights(p, ell, dt, d=d)
 
 
@@ -161,9 +161,13 @@ def _irregular_weights(
 
     if rule != "auto":
         return build(rule)
-    (lhs, rhs), (calm_lhs, calm_rhs) = build("spline"), build("linear")
-    swings = lhs.square().sum(1, True) > 2.0 * calm_lhs.square().sum(1, True)
-    return torch.where(swings, calm_lhs, lhs), torch.where(swings, calm_rhs, rhs)
+    spline, linear = build("spline"), build("linear")
+    spline_gain, linear_gain = (
+        w_lhs.square().sum(1, True) for w_lhs, _ in (spline, linear)
+    )
+    noisy = spline_gain > 2.0 * linear_gain
+    w_lhs, w_rhs = (torch.where(noisy, *w) for w in zip(linear, spline, strict=True))
+    return w_lhs, w_rhs
 
 
 @lru_cache(maxsize=128)
@@ -180,6 +184,7 @@ def _uniform_weights(p: int, ell: int, dt: float, d: int) -> tuple[Tensor, Tenso
 def _common_step(
     times: NDArray[np.float64], steps: NDArray[np.float64], eps: float
 ) -> float | None:
+    """The mean step if all steps equal it up to the rounding of times, else None."""
     if len(steps) == 0:
         return None
     step = steps.mean()
