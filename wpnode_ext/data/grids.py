@@ -1,4 +1,4 @@
-"""Fields on grids: NetCDF and Zarr through xarray, which must be installed."""
+"""Gridded data: NetCDF files and Zarr stores, which xarray reads."""
 
 import zipfile
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ def load_grid(
     Args:
         path: file, or folder that ends in ".zarr".
         columns: variables, all on one grid; default all that depend on time.
-        dt: distance of the samples, where the file has no times. Beside some it must
-            say the same; for dates it sets the unit in which a step is counted.
+        dt: distance of the samples, if the file has no times. If it has, `dt` must
+            agree with them; for dates it sets the unit in which a step is counted.
         time: dimension of the time; default the one that holds dates, or else is
             named "t", "time" or the like.
         time_unit: unit of the times, see
@@ -74,12 +74,7 @@ def load_grid(
     meta: dict[str, Any] = {"source": path.name, "variables": names}
     empty = np.isnan(v).all(axis=0)
     if empty.any():
-        if missing != "drop":
-            raise ValueError(
-                f"{int(empty.sum())} of {empty.size} cells of {path} have no value at "
-                "any time (sea in data over land?); pass missing='drop' to leave them "
-                "out, or cut the region."
-            )
+        _check_may_drop(empty, missing, path)
         meta["cells"] = np.argwhere(~empty).tolist()
         meta["grid"] = list(empty.shape)
         v = v[:, ~empty]
@@ -89,7 +84,17 @@ def load_grid(
     return make_series(v, dt=dt, t=t, meta={**meta, **more})
 
 
+def _check_may_drop(empty: NDArray[np.bool_], missing: str, path: Path) -> None:
+    if missing != "drop":
+        raise ValueError(
+            f"{int(empty.sum())} of {empty.size} cells of {path} have no value at "
+            "any time (sea in data over land?); pass missing='drop' to leave them "
+            "out, or cut the region."
+        )
+
+
 def _open(path: Path) -> Any:
+    """The dataset in a file or store, not read yet."""
     try:
         import xarray  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -103,7 +108,7 @@ def _open(path: Path) -> Any:
     except (ImportError, ValueError) as error:
         if isinstance(error, TooLargeError):
             raise
-        # xarray reports a missing backend as either.
+        # xarray reports a missing backend as an ImportError or as a ValueError.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ImportError(
             f"xarray cannot open {path.name} ({reason}); {EXTRA}."
@@ -112,7 +117,7 @@ def _open(path: Path) -> Any:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
         raise ValueError(_unreadable(path, error)) from error
-    except Exception as error:  # damaged bytes make its readers fail in any way
+    except Exception as error:  # readers raise errors of any class on damaged bytes
         raise ValueError(_unreadable(path, error)) from error
 
 
@@ -122,6 +127,7 @@ def _unreadable(path: Path, error: Exception) -> str:
 
 
 def _time_dimension(dataset: Any, time: str | None, path: Path) -> str:
+    """The dimension `time`, or the only one with dates or with a name of times."""
     if time is not None:
         if time not in dataset.dims:
             raise MissingName(
@@ -153,6 +159,7 @@ def _variables(dataset: Any, dimension: str) -> list[str]:
 
 
 def _values(array: Any, dimension: str, path: Path) -> NDArray[Any]:
+    """A variable with the time first, without other axes of length 1."""
     if dimension not in array.dims:
         raise ValueError(f"variable {array.name!r} of {path} does not depend on time.")
     single = [

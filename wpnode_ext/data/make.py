@@ -1,4 +1,4 @@
-"""Builds a `Series` from the arrays of a user, or refuses them with the reason."""
+"""Checks the arrays of a user and builds a `Series` from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ FEWEST_SAMPLES = 3
 
 @dataclass(frozen=True)
 class GridRule:
-    """Decides when :func:`make_series` takes times for a grid with absent samples.
+    """Tolerances by which :func:`make_series` recognises times on a uniform grid.
 
     Attributes:
         same_step: largest relative difference between a given `dt` and the step of the
@@ -31,7 +31,7 @@ class GridRule:
             their rounding.
         coarsest: largest rounding of times, as a share of the step, that counts as
             rounding; a larger one hides the grid.
-        decimals: most decimals times were rounded to. More are the rounding of floats.
+        decimals: most decimals to which times may have been rounded when written.
         long_gap: absent samples in a row at which a series may be cut in two.
     """
 
@@ -58,10 +58,9 @@ def make_series(
 ) -> Series:
     """Checked observations of one series, or of many given as a list.
 
-    Times on a grid, up to the rounding they were written with, become `dt`: samples
-    absent from the grid are missing ones, and a series is cut in two where so many
-    are absent in a row that they would make the record twice as long. Other times stay
-    as they are.
+    Times that lie on a uniform grid, up to their rounding, are replaced by `dt`. Grid
+    points without a sample become missing samples; a series is cut in two at a gap so
+    long that its missing samples would double the record. Other times stay as they are.
 
     Args:
         v: observations, ``[N, *state]`` or ``[N]`` (a state of one entry), or a list of
@@ -73,7 +72,7 @@ def make_series(
             whose forcing is NaN is missing.
         names: names of the entries of the state.
         meta: facts about the source.
-        grid: decides whether times are on a grid.
+        grid: tolerances that decide whether times are on a grid.
 
     Raises:
         ValueError: the data cannot be used; the message says why.
@@ -104,7 +103,7 @@ def make_series(
 
 
 class _Piece:
-    """One series in preparation: values and inputs with NaN where missing, times."""
+    """One series before it is joined to others; missing values and inputs are NaN."""
 
     def __init__(self, v: Tensor, t: Tensor | None, forcing: Tensor | None) -> None:
         self.v, self.t, self.forcing = v, t, forcing
@@ -118,6 +117,7 @@ class _Piece:
         forcing: Tensor | None,
         name: str,
     ) -> "_Piece":
+        """The piece for arrays of a user, which are checked first."""
         if v.dim() == 0:
             raise ValueError(f"{name} must have a time axis; got a single number.")
         v = v[:, None].clone() if v.dim() == 1 else v.clone()
@@ -171,6 +171,7 @@ def _as_list(v: Any) -> tuple[list[Tensor], bool]:
 
 
 def _each(given: Any, name: str, count: int, many: bool) -> list[Tensor | None]:
+    """An optional argument as one array, or None, for each of `count` series."""
     if given is None:
         return [None] * count
     if not many:
@@ -213,11 +214,11 @@ def _check_same_step(
 def _on_grid(pieces: list[_Piece], grid: GridRule) -> tuple[float | None, list[_Piece]]:
     """The step of the grid that all times are on, and the series laid out on it.
 
-    Times are on a grid if only rounding moved them from it, and if at least half of its
-    samples are present, long gaps left out.
+    Times are on a grid if they differ from it by rounding only, and if it has a sample
+    at half of its points or more, long gaps not counted.
 
     Returns:
-        None and the series as they are where the times are irregular.
+        ``(None, pieces)`` if the times are irregular.
     """
     times = [piece.t for piece in pieces if piece.t is not None]
     steps = torch.cat([t.diff() for t in times])
@@ -241,14 +242,14 @@ def _on_grid(pieces: list[_Piece], grid: GridRule) -> tuple[float | None, list[_
 
 
 def _counts(t: Float[Tensor, " N"], step: Tensor) -> Int[Tensor, " N"]:
-    """Whole steps from the first time to each, rounded one by one: no error adds up."""
+    """Grid index of every time; steps are rounded one by one, so errors do not add."""
     return torch.cat([t.new_zeros(1), (t.diff() / step).round().cumsum(0)]).long()
 
 
 def _fitted_grid(times: list[Tensor], counts: list[Tensor]) -> tuple[float, float]:
     """The step that fits all series best, and the largest distance of a time from it.
 
-    The first time of a series is rounded, too: its grid begins where that is best.
+    The start of each grid is fitted as well, because first times are rounded, too.
     """
     rows = [c.double() - c.double().mean() for c in counts]
     spans = [t - t.mean() for t in times]
@@ -259,7 +260,7 @@ def _fitted_grid(times: list[Tensor], counts: list[Tensor]) -> tuple[float, floa
 
 
 def _float_error(t: Float[Tensor, " N"]) -> float:
-    """Rounding of times that were summed in float64, or are float32 numbers."""
+    """Error of times that are float32 numbers, or sums of steps in float64."""
     largest = t.abs().max().item()
     single = torch.equal(t.float().double(), t)
     eps = torch.finfo(torch.float32 if single else torch.float64).eps
@@ -271,16 +272,16 @@ def _written_error(t: Float[Tensor, " N"], decimals: int) -> float:
     eps = 4 * torch.finfo(torch.float64).eps * t.abs().max().item()
     for unit in (10.0**-digits for digits in range(decimals + 1)):
         if ((t / unit).round() * unit - t).abs().max() <= eps:
-            # A fit to rounded times errs a little more than their rounding.
+            # The fitted grid may miss a rounded time by a little more than half a unit.
             return 1.1 * unit / 2
     return 0.0
 
 
 def _laid_out(piece: _Piece, rows: Int[Tensor, " N"], long_gap: int) -> list[_Piece]:
-    """The samples of a series in their rows of a grid, absent ones as NaN.
+    """A series with one row for each point of its grid, NaN where no sample is.
 
-    Long gaps split the series where more samples would be absent than present. The
-    result is empty if splitting does not help.
+    If more rows would be NaN than not, the series is split at its longest gaps. Returns
+    an empty list if gaps of at least `long_gap` do not suffice for that.
     """
     assert piece.t is not None
     absent = rows.diff() - 1
@@ -298,12 +299,12 @@ def _laid_out(piece: _Piece, rows: Int[Tensor, " N"], long_gap: int) -> list[_Pi
             piece.t[first:stop],
             None if piece.forcing is None else piece.forcing[first:stop],
         )
-        there = rows[first:stop] - rows[first]
-        n = int(there[-1]) + 1
-        if len(there) < n:
-            part.v = _spread(part.v, there, n)
+        own_rows = rows[first:stop] - rows[first]
+        n = int(own_rows[-1]) + 1
+        if len(own_rows) < n:
+            part.v = _spread(part.v, own_rows, n)
             if part.forcing is not None:
-                part.forcing = _spread(part.forcing, there, n)
+                part.forcing = _spread(part.forcing, own_rows, n)
         parts.append(part)
     return parts
 
@@ -345,27 +346,27 @@ def _joined(
 def _spread(
     x: Float[Tensor, "M ..."], rows: Int[Tensor, " M"], n: int
 ) -> Float[Tensor, "N ..."]:
-    """`x` in its rows of n, NaN in the others."""
+    """An array of `n` rows: those of `x` at `rows`, NaN elsewhere."""
     wide = x.new_full((n, *x.shape[1:]), float("nan"))
     wide[rows] = x
     return wide
 
 
 def _inputs(pieces: list[_Piece]) -> Float[Tensor, "N ..."] | None:
-    """Inputs, those of missing samples interpolated: zeros would act on a field."""
-    there = [_interpolated(p.forcing, p.t) for p in pieces if p.forcing is not None]
-    return torch.cat(there) if there else None
+    """Inputs of all pieces; missing ones are interpolated, because zeros would act."""
+    inputs = [_interpolated(p.forcing, p.t) for p in pieces if p.forcing is not None]
+    return torch.cat(inputs) if inputs else None
 
 
 def _interpolated(
     x: Float[Tensor, "N ..."], t: Float[Tensor, " M"] | None
 ) -> Float[Tensor, "N ..."]:
-    """Missing values on the line between their neighbours in time."""
+    """`x`, missing values interpolated in time; 0 where all of a column are missing."""
     flat = x.flatten(1)
     gone: Bool[Tensor, "N D"] = flat.isnan()
     if gone.any():
         n = len(flat)
-        # Where absent samples were inserted the others are on a grid.
+        # Times and rows differ in number only if rows of a grid were added.
         rows = np.arange(n) if t is None or len(t) != n else t.numpy()
         filled = flat.numpy().copy()
         for j in gone.any(0).nonzero().flatten().tolist():

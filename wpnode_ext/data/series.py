@@ -97,7 +97,7 @@ class Series:
 
     @cached_property
     def times(self) -> Float[Tensor, " N"]:
-        """float64 time of every sample, from `t` or from `dt` and `t0`."""
+        """Time of every sample in float64, from `t` or from `dt` and `t0`."""
         if self.t is not None:
             return self.t
         assert self.dt is not None
@@ -205,7 +205,7 @@ class Series:
         Args:
             fraction: share of the validation part, between 0 and 1.
             by: "time" holds out the end of every series, "series" the last series.
-            min_length: shorter pieces are dropped, e.g. ``ell + 1``.
+            min_length: pieces with fewer samples are dropped; e.g. ``ell + 1``.
 
         Returns:
             ``(training, validation)``.
@@ -237,7 +237,7 @@ class Series:
         return self.cut(train), self.cut(held_out)
 
     def require(self, n_samples: int, why: str) -> Self:
-        """Raises unless some series has `n_samples` in a row, none of them missing.
+        """Returns the series if one of its runs has `n_samples` or more, else raises.
 
         Args:
             n_samples: the minimum.
@@ -251,7 +251,7 @@ class Series:
         return self
 
     def at_times(self, times: Float[Tensor, " N"]) -> "Series":
-        """The same samples at other times, in which steps have the lengths they had."""
+        """The same samples with their clock moved: `times` must have the old steps."""
         if self.t is not None:
             return replace(self, t=times)
         firsts = torch.tensor([0, *self.lengths]).cumsum(0)[:-1]
@@ -292,9 +292,9 @@ def lay_end_to_end(
     mask: Tensor | None = None,
     max_gap: float | None = None,
 ) -> Series:
-    """A series of the arguments of a loss, with the elements of a batch end to end.
+    """Makes a Series from the arguments of a loss, the elements of a batch end to end.
 
-    Missing samples are zero in it: no loss reads them, but a field evaluated at NaN
+    Missing samples are set to zero: no loss reads them, but a field evaluated at NaN
     would spoil the gradients of its weights.
 
     Args:

@@ -1,4 +1,4 @@
-"""Tables of text: a sample a row, a component a column; times as files hold them."""
+"""Tables of text with a row for each sample, and times that files hold as dates."""
 
 import csv
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ def load_csv(
 
     Args:
         path: file in UTF-8.
-        dt: distance of the rows, where no column holds the time. Beside one it must say
-            the same; for dates it sets the unit in which a step is counted.
+        dt: distance of the rows, if no column holds the time. If one does, `dt` must
+            agree with it; for dates it sets the unit in which a step is counted.
         time: column with the times, numbers or ISO dates; default the one named "t",
             "time", "date" or the like that has no other role.
         columns: columns of the state, in this order; default all that have no other
@@ -69,27 +69,27 @@ def load_csv(
                 f"`time=`, one of {listed(table.names)}, or `dt=`, their distance."
             )
         time = named[0] if named else None
-    spent = {time, series, *inputs}
+    assigned = {time, series, *inputs}
     if columns is None:
-        columns = [x for x in table.names if x not in spent and not is_time_name(x)]
+        columns = [x for x in table.names if x not in assigned and not is_time_name(x)]
     if not columns:
         raise MissingName(f"{table.path} has no column left for the state.")
     v = table.numbers(columns)
-    u = table.numbers(inputs) if inputs else None
+    x = table.numbers(inputs) if inputs else None
     t, meta = table.times(time, time_unit, dt) if time is not None else (None, {})
     groups = table.groups(series)
     single = len(groups) == 1
 
-    def parts(array: NDArray[Any] | None) -> Any:
+    def by_series(array: NDArray[Any] | None) -> Any:
         if array is None:
             return None
         return array if single else [array[rows] for rows in groups]
 
     return make_series(
-        parts(v),
+        by_series(v),
         dt=dt,
-        t=parts(t),
-        forcing=parts(u),
+        t=by_series(t),
+        forcing=by_series(x),
         names=list(columns),
         meta={"source": table.path.name, **meta},
     )
@@ -130,6 +130,7 @@ class _Table:
                 )
 
     def column(self, name: str) -> list[str]:
+        """The cells of a column as text."""
         index = self._places.get(name)
         if index is None:
             raise MissingName(
@@ -139,11 +140,13 @@ class _Table:
         return [row[index].strip() for row in self.rows]
 
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
+        """Columns as float64 ``[rows, names]``, NaN where a value is missing."""
         return np.stack([self._floats(name) for name in names], axis=1)
 
     def times(
         self, name: str, unit: TimeUnit, dt: float | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """A column of times as numbers, and facts about dates for the metadata."""
         cells = self.column(name)
         if cells and not _is_number(cells[0]):
             try:
@@ -192,7 +195,7 @@ class _Table:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message, the first of them if they are many."""
+    """Names for a message, at most the first 40 of them."""
     shown = ", ".join(map(str, names[:MANY_NAMES]))
     more = len(names) - MANY_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
@@ -209,9 +212,9 @@ def _lines(path: Path) -> list[str]:
 
 
 def _rows(kept: list[tuple[int, str]], delimiter: str, path: Path) -> list[list[str]]:
-    """The cells of every line; no cell goes on to the next line."""
+    """The cells of every line; raises ValueError where a cell spans several lines."""
     rows: list[list[str]] = []
-    # The empty line at the end shows a quote that is left open in the last one.
+    # With an empty line at the end, a quote left open in the last line is noticed.
     reader = csv.reader([*(line for _, line in kept), "\n"], delimiter=delimiter)
     try:
         for (line, _), row in zip(kept, reader, strict=False):
