@@ -1,8 +1,8 @@
-"""Smoothing splines, the amount of smoothing for noisy data, integrals of splines.
+"""Smoothing splines, the choice of their smoothing, and their Fourier integrals.
 
-Integrals of splines against sines and cosines are weights of the values of the spline:
-product integration after Filon integrates it exactly, whatever the frequency. All are
-linear in the values at the nodes, so one matrix holds those of a whole basis.
+Filon's product integration gives the integral of a spline against a sine or cosine
+exactly at any frequency. The integral is linear in the values of the spline at its
+nodes, so one matrix of weights gives the integrals against a whole basis.
 """
 
 from dataclasses import replace
@@ -15,9 +15,9 @@ from jaxtyping import Complex, Float
 from ..data import Series
 from ..weak.noise import estimate_noise
 
-# Terms of the series for the moments at low frequencies: exact to rounding.
+# Terms of the power series in `moments`: enough for full float64 precision.
 _TERMS = 25
-# Frequencies handled at a time, which bounds the memory.
+# Frequencies handled at a time; bounds the memory.
 _CHUNK = 64
 
 
@@ -31,9 +31,9 @@ def smoothing_spline(
 
         p sum_j w_j (y_j - s(t_j))^2 + (1 - p) int s''(t)^2 dt
 
-    Interpolates for ``p = 1``; the regression line for ``p = 0``. One pentadiagonal
-    system for all columns. On a uniform grid of step h it is a low-pass filter with the
-    gain ``1 / (1 + h (1 - p) / p omega^4)``; see :func:`smoothing_of`.
+    It interpolates for ``p = 1`` and is the regression line for ``p = 0``. On a uniform
+    grid of step h it is a low-pass filter with the gain
+    ``1 / (1 + h (1 - p) / p omega^4)``; see :func:`smoothing_of`.
 
     Args:
         t: increasing times.
@@ -70,21 +70,21 @@ def smoothing_spline(
 
 
 def smoothing_of(omega: float, h: float) -> float:
-    """The parameter whose gain is one half at the angular frequency `omega`."""
+    """The smoothing parameter with a gain of one half at angular frequency `omega`."""
     return h * omega**4 / (1 + h * omega**4)
 
 
 def cutoff_of(p: float, h: float) -> float:
-    """The angular frequency at which the gain of parameter `p` is one half."""
+    """The angular frequency at which smoothing by `p` has a gain of one half."""
     return (p / max((1 - p) * h, 1e-300)) ** 0.25
 
 
 def choose_smoothing(series: Series, candidates: int = 40) -> float:
-    """The parameter of least estimated error, for samples at about equal distances.
+    """The smoothing parameter of least estimated error, for nearly uniform samples.
 
     Minimises ``mean |v - s|^2 - sigma^2 + 2 sigma^2 (freedom / N)`` with the noise of
-    :func:`~wpnode_ext.estimate_noise`; the freedom a sample is the mean of the gain
-    over all frequencies.
+    :func:`~wpnode_ext.estimate_noise`. ``freedom / N``, the degrees of freedom of the
+    spline for each sample, is the mean of its gain over all frequencies.
 
     Args:
         series: the observations.
@@ -99,9 +99,9 @@ def choose_smoothing(series: Series, candidates: int = 40) -> float:
     for share in np.geomspace(0.01, 2.0, candidates):
         p = smoothing_of(share * pi / h, h)
         smooth = smoothed(series, p).v
-        miss = (series.v - smooth).square().mean(0).numpy()
+        misfit = (series.v - smooth).square().mean(0).numpy()
         gain = 1 / (1 + (1 - p) / (p * h**3) * angles**4)
-        risk = (miss - variance + 2 * variance * gain.mean()) / (variance + 1e-300)
+        risk = (misfit - variance + 2 * variance * gain.mean()) / (variance + 1e-300)
         if risk.sum() < least:
             best, least = float(p), float(risk.sum())
     return best
@@ -148,8 +148,8 @@ def moments(
 ) -> Complex[np.ndarray, "..."]:
     """``int_0^h tau^n exp(i omega tau) d tau`` for n = 0 .. 3.
 
-    A recurrence gives them where ``omega h >= 1``; below, where it cancels, the series
-    ``h^(n+1) sum_j (i omega h)^j / (j! (n + j + 1))`` does.
+    Uses a recurrence for ``omega h >= 1``. Below 1 the recurrence cancels, and the
+    power series ``h^(n+1) sum_j (i omega h)^j / (j! (n + j + 1))`` is used.
     """
     omega, h = np.broadcast_arrays(np.asarray(omega, float), np.asarray(h, float))
     theta = 1j * omega * h
@@ -177,19 +177,19 @@ def spline_weights(
     """Weights of nodal values g in ``int exp(i omega t) s_g(t) dt``.
 
     ``s_g`` is the natural interpolating cubic spline; the integral runs over all nodes.
-    On every cell it is ``a + b tau + c tau^2 + d tau^3``. The moments of the four terms
-    give weights of c and g; the transposed tridiagonal system turns those of c into
+    On every cell the spline is ``a + b tau + c tau^2 + d tau^3``. The moments of the
+    four terms give weights of c and g; the transposed tridiagonal system turns those of c into
     weights of g.
     """
     h = np.diff(t)
     parts = [
-        _weights_of_some(t, h, part)
+        _chunk_of_weights(t, h, part)
         for part in np.split(omega, range(_CHUNK, len(omega), _CHUNK))
     ]
     return np.concatenate(parts)
 
 
-def _weights_of_some(t: np.ndarray, h: np.ndarray, omega: np.ndarray) -> np.ndarray:
+def _chunk_of_weights(t: np.ndarray, h: np.ndarray, omega: np.ndarray) -> np.ndarray:
     """:func:`spline_weights` for a few frequencies."""
     phase = np.exp(1j * omega[:, None] * t[:-1])
     steps = h[:1] if np.ptp(h) <= 1e-12 * h[0] else h
@@ -213,9 +213,9 @@ def sine_basis(
 ) -> tuple[Float[np.ndarray, "M K+1"], Float[np.ndarray, "M K+1"]]:
     """Weights of the variational form on ``[t_0, t_K]`` for ``m = 1 .. count``.
 
-    With ``g_m(t) = sqrt(2 / T) sin(pi m (t - t_0) / T)``, the first matrix takes values
-    of f to ``int f g_m``, the second values of y to ``int y g_m'``; their sum is zero
-    where ``f = y'``.
+    With ``g_m(t) = sqrt(2 / T) sin(pi m (t - t_0) / T)``, the first matrix maps values
+    of f to ``int f g_m``, the second maps values of y to ``int y g_m'``. The two integrals
+    add up to zero if ``f = y'``.
     """
     length = t[-1] - t[0]
     omega = pi * np.arange(1, count + 1) / length

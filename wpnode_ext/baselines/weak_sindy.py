@@ -1,8 +1,8 @@
-"""Weak-form sparse identification: polynomials of few terms, as equations to read.
+"""Weak-form sparse identification: polynomial fields of few terms.
 
-Sequential thresholding of the weak least-squares problem (Messenger and Bortz, 2021),
-and iterative reweighting by the covariance that noise gives the weak residuals (WENDy,
-2023).
+:class:`WeakSINDy` thresholds the weak least-squares problem sequentially (Messenger and
+Bortz, 2021); :class:`WENDy` (2023) then reweights its rows by the inverse covariance
+that noise gives the weak residuals.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ class Reweighting:
     """Settings of :func:`reweighted`.
 
     Attributes:
-        form: the weak form; for q = 0 segments are a fifth of `ell` apart: closer ones
-            have all but singular covariances.
+        form: the weak form. If its q is 0, segments are a fifth of `ell` apart: the
+            covariance of closer ones is nearly singular.
         ridge: added to the covariance, in units of its mean diagonal entry.
-        rounds, tolerance: iterations at most, and the relative change of the
-            coefficients that ends them.
+        rounds: most iterations.
+        tolerance: relative change of the coefficients that ends the iteration.
     """
 
     form: WeakForm
@@ -61,14 +61,15 @@ class WeakSINDy(Baseline):
         degree: highest total degree; by default the lowest of `degrees` that forecasts
             held-out data as well as the best of them, to within two standard errors of
             the difference. All data are then fitted with it.
-        degrees: candidates, lowest first, and
-        most_terms: the number of terms up to which they are tried.
-        threshold: of the terms; by default the one of `thresholds` with the least
+        degrees: candidates for `degree`, lowest first.
+        most_terms: degrees with more terms than this are not tried.
+        threshold: bound on the coefficients, see above; by default the one of
+            `thresholds` with the least value of
             ``a |G (w - w_LS)| / |G w_LS| + (1 - a) (terms left) / (terms)``, where a is
             `misfit_weight`.
-        thresholds: candidates, smallest first: 50 between 1e-4 and 1.
+        thresholds: candidates for `threshold`, smallest first: 50 from 1e-4 to 1.
         misfit_weight: between 0 and 1; smaller values leave fewer terms.
-        p, ell, q: the weak form; chosen from the data where they are not given.
+        p, ell, q: the weak form; those not given are chosen from the data.
         reweight: fit the remaining terms anew with residuals weighted by the inverse of
             the covariance that noise gives them, which depends on the field.
 
@@ -77,8 +78,8 @@ class WeakSINDy(Baseline):
         std_: standard errors of the coefficients where they were reweighted, ``[J,
             D]``, NaN for absent terms; else None.
 
-    The other arguments are those of :class:`Baseline`; :meth:`equations` prints what
-    was found.
+    The other arguments are those of :class:`Baseline`. :meth:`equations`
+    returns the equations as text.
     """
 
     scaler: ScalerKind = "identity"
@@ -136,7 +137,7 @@ class WeakSINDy(Baseline):
         """The sparse field of a degree, its thresholds and standard errors."""
         observed = ~series.missing
         size = series.v[observed].abs().amax(0)
-        # Components that are always zero have no size, and need none.
+        # Components that are always zero are not divided.
         size = torch.where(size > 0, size, 1.0)
         unit = replace(series, v=series.v / size)
         dim, weak = len(size), self._settings().weak
@@ -180,21 +181,21 @@ class WENDy(WeakSINDy):
 
 
 def simplest(errors: Sequence[Float[Tensor, " B"]]) -> int:
-    """Number of the first model whose forecasts are as good as the best.
+    """Index of the first model whose forecasts are as good as those of the best.
 
     Its mean error may exceed the least one by two standard errors of the difference;
     two, because forecasts of one record overlap.
 
     Args:
-        errors: of each model, simplest first, for the same starts.
+        errors: of the forecasts of each model from the same starts, simplest first.
     """
     best = min(errors, key=lambda found: found.mean().item())
     for place, found in enumerate(errors):
         worse = found - best
-        chance = 2 * worse.std(correction=0).item() / sqrt(len(worse))
-        if worse.mean().item() <= chance:
+        margin = 2 * worse.std(correction=0).item() / sqrt(len(worse))
+        if worse.mean().item() <= margin:
             return place
-    raise ValueError("`errors` must hold those of one model or more; got none.")
+    raise ValueError("`errors` must have an entry for each model; got none.")
 
 
 def sparse_solution(
@@ -208,7 +209,7 @@ def sparse_solution(
 
     Args:
         g, b: the least-squares problem ``g w = b``, or rows with its normal equations.
-        norm: of the right-hand side of all rows.
+        norm: norm of the right-hand side, over all rows.
         grid: thresholds to choose from, smallest first.
         misfit_weight: weight of the misfit against the number of terms in the loss.
     """
@@ -271,11 +272,11 @@ def reweighted(
     sigma: Float[Tensor, " D"],
     settings: Reweighting,
 ) -> Float[Tensor, "J D"]:
-    """Fits the coefficients that are not zero anew, in place.
+    """Refits the coefficients that are not zero, in place.
 
-    With the covariance ``S(w)`` of the weak residuals of all segments, to first order
-    in the noise, ``w <- argmin r(w)^T S(w)^-1 r(w)`` is repeated until it stands still.
-    S is banded: segments that share no sample are independent.
+    Repeats ``w <- argmin r(w)^T S(w)^-1 r(w)`` until it converges, where ``S(w)`` is
+    the covariance of the weak residuals of all segments, to first order in the noise. S
+    is banded: segments that share no sample are independent.
 
     Args:
         field: the terms to keep have coefficients different from zero.
@@ -311,9 +312,9 @@ def reweighted(
             bands = residual_covariance(field.jacobian(v), sigma, sums).numpy()
             bands[0] += settings.ridge * bands[0].mean()
             factor = cholesky_banded(bands, lower=True, overwrite_ab=True)
-            weighed = torch.from_numpy(cho_solve_banded((factor, True), x.numpy()))
-            normal += x.T @ weighed
-            right += weighed.T @ y
+            weighted = torch.from_numpy(cho_solve_banded((factor, True), x.numpy()))
+            normal += x.T @ weighted
+            right += weighted.T @ y
         scale = normal.diagonal().sqrt()
         covariance = torch.linalg.pinv(normal / scale / scale[:, None], hermitian=True)
         covariance = covariance / scale / scale[:, None]
@@ -333,7 +334,7 @@ def residual_covariance(
     sigma: Float[Tensor, " D"],
     sums: SegmentSums,
 ) -> Float[Tensor, "bands KD"]:
-    """Lower bands of the covariance of the weak residuals of one stretch.
+    """Lower bands of the covariance of the weak residuals of one run.
 
     Row ``k D + d`` is component d of segment k; the block of segments k and k + m is ::
 
@@ -375,7 +376,7 @@ def _rows(
     sums: SegmentSums,
     kept: Tensor,
 ) -> tuple[Float[Tensor, "KD T"], Float[Tensor, " KD"]]:
-    """The weak form as rows ``x w = y`` for the coefficients that are kept."""
+    """The weak form as equations ``x w = y`` for the coefficients that are kept."""
     g, y = sums.right(field.features(v)[None])[0], -sums.left(v[None])[0]
     x = torch.zeros(len(g), v.shape[1], len(kept), dtype=torch.float64)
     terms = torch.arange(len(kept))

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Most maps of a group; generators of more are probably no finite group.
-LARGEST = 4096
-# Largest difference of ``g g^T`` from the identity of an orthogonal map.
-ORTHOGONAL = 1e-8
+# Most maps of a group; generators with more products may make an infinite group.
+LARGEST_GROUP = 4096
+# Largest entry of ``g g^T - 1`` for which a map counts as orthogonal.
+ORTHOGONAL_TOLERANCE = 1e-8
 
 
 class Symmetry:
@@ -22,8 +22,8 @@ class Symmetry:
         generators: matrices ``[D, D]``; all their products are in the group.
 
     Attributes:
-        matrices: float64 ``[G, D, D]``, the identity first: the maps to be applied.
-        group: all maps; more than `matrices` after :meth:`sample`.
+        matrices: maps that a fit applies, float64 ``[G, D, D]``, the identity first.
+        group: all maps; after :meth:`sample` more than `matrices`.
 
     Example:
         >>> Symmetry.reflection(signs=[-1, -1, 1])        # Lorenz-63
@@ -62,7 +62,7 @@ class Symmetry:
 
     @classmethod
     def named(cls, text: str, dim: int) -> "Symmetry":
-        """From words: "shifts", "mirror", "odd_mirror", joined by "+", or "-,-,+"."""
+        """Reads "shifts", "mirror" and "odd_mirror", joined by "+", or "-,-,+"."""
         words = [word.strip() for word in text.split("+")]
         known = {
             "shifts": lambda: cls.shifts(dim),
@@ -86,15 +86,15 @@ class Symmetry:
 
     @property
     def is_group(self) -> bool:
-        """Whether `matrices` are all maps, not some of them drawn at random."""
+        """True if `matrices` holds the whole group, not a random sample of it."""
         return len(self.matrices) == len(self.group)
 
     @property
     def is_orthogonal(self) -> bool:
-        """Whether all maps are orthogonal, so that fits weigh all images alike."""
+        """True if all maps are orthogonal, so that fits weigh all images alike."""
         eye = torch.eye(self.dim, dtype=self.group.dtype)
         away = (self.group @ self.group.mT - eye).abs()
-        return bool((away < ORTHOGONAL).all())
+        return bool((away < ORTHOGONAL_TOLERANCE).all())
 
     def __len__(self) -> int:
         return len(self.matrices)
@@ -104,7 +104,7 @@ class Symmetry:
         return Symmetry([*self._generators, *other._generators])
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> "Symmetry":
-        """The identity and ``n - 1`` other maps at random: not a group, but cheaper.
+        """The identity and ``n - 1`` random maps: no group, but cheaper to fit under.
 
         A fit under some of the maps comes closer to the symmetry without reaching it.
         Scalers of the data still use the whole group.
@@ -119,10 +119,10 @@ class Symmetry:
     def in_coordinates(
         self, encode: Float[Tensor, "M D"], decode: Float[Tensor, "D M"]
     ) -> "Symmetry":
-        """The maps for ``a = encode @ u``, if they map these coordinates to themselves.
+        """The maps acting on ``a = encode @ u``, whose span they must preserve.
 
         Raises:
-            ValueError: a map takes the span of the coordinates out of itself.
+            ValueError: a map takes states out of the span of the coordinates.
         """
         encode, decode = encode.double().cpu(), decode.double().cpu()
         moved = encode @ self.group @ decode
@@ -138,7 +138,7 @@ class Symmetry:
     def scaled(
         self, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> "Symmetry":
-        """The maps for ``s = (u - shift) / scale``; `shift` must be a fixed point."""
+        """The maps acting on ``s = (u - shift) / scale``, about a fixed point."""
         shift, scale = (
             torch.as_tensor(x, dtype=torch.float64).cpu().expand(self.dim)
             for x in (shift, scale)
@@ -149,7 +149,7 @@ class Symmetry:
     def check_fixed(self, shift: Float[Tensor, " D"], size: float) -> None:
         """Raises unless a state is fixed by every map, up to the rounding of `size`.
 
-        Only about a fixed point do the maps act linearly on scaled coordinates.
+        The maps act linearly on scaled coordinates only if `shift` is a fixed point.
         """
         away = (self.group @ shift - shift).abs().max()
         if away > 1e-9 * (shift.abs().max() + size):
@@ -174,7 +174,7 @@ class Symmetry:
         return mean, (second - mean.square()).clamp(min=0.0).sqrt()
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> "Symmetry":
-        """The same maps in other coordinates."""
+        """A symmetry with every map replaced by ``change(map)``."""
         made = object.__new__(Symmetry)
         made.group = change(self.group)
         made.matrices = change(self.matrices) if not self.is_group else made.group
@@ -195,15 +195,16 @@ def _closure(generators: list[Tensor]) -> Float[Tensor, "G D D"]:
                 if key not in found:
                     found[key] = product
                     reached.append(product)
-        if len(found) > LARGEST:
+        if len(found) > LARGEST_GROUP:
             raise ValueError(
-                f"`generators` must make a finite group; more than {LARGEST} products "
-                "are different. Give maps of finite order."
+                f"`generators` must make a finite group; more than "
+                f"{LARGEST_GROUP} products are different. Give maps of finite order."
             )
         fresh = reached
     return torch.stack(list(found.values()))
 
 
 def _key(matrix: Tensor) -> bytes:
-    """The matrix up to rounding; adding zero makes -0 and 0 alike."""
+    """A key that is equal for matrices equal up to rounding."""
+    # Adding zero turns -0 into 0.
     return (matrix * 1e6).round().add(0.0).numpy().tobytes()
