@@ -178,8 +178,8 @@ def spline_weights(
 
     ``s_g`` is the natural interpolating cubic spline; the integral runs over all nodes.
     On every cell the spline is ``a + b tau + c tau^2 + d tau^3``. The moments of the
-    four terms give weights of c and g; the transposed tridiagonal system turns those of c into
-    weights of g.
+    four terms give weights of c and g; the transposed tridiagonal system turns those of
+    c into weights of g.
     """
     h = np.diff(t)
     parts = [
@@ -214,8 +214,8 @@ def sine_basis(
     """Weights of the variational form on ``[t_0, t_K]`` for ``m = 1 .. count``.
 
     With ``g_m(t) = sqrt(2 / T) sin(pi m (t - t_0) / T)``, the first matrix maps values
-    of f to ``int f g_m``, the second maps values of y to ``int y g_m'``. The two integrals
-    add up to zero if ``f = y'``.
+    of f to ``int f g_m``, the second maps values of y to ``int y g_m'``. The two
+    integrals add up to zero if ``f = y'``.
     """
     length = t[-1] - t[0]
     omega = pi * np.arange(1, count + 1) / length
