@@ -72,7 +72,7 @@ def load_grid(
         )
     v = np.stack(arrays, axis=1) if len(arrays) > 1 else arrays[0]
     meta: dict[str, Any] = {"source": path.name, "variables": names}
-    empty = np.isnan(v).all(axis=0)
+    empty = np.asarray(np.isnan(v).all(axis=0))
     if empty.any():
         _check_may_drop(empty, missing, path)
         meta["cells"] = np.argwhere(~empty).tolist()
