@@ -1,4 +1,4 @@
-"""``wpnode evaluate``: how long do forecasts hold, and is their climate right?
+"""``wpnode evaluate``: judges forecasts and climate of a run against a reference.
 
 ``wpnode report`` judges a run in the same way.
 """

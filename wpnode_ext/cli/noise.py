@@ -1,4 +1,4 @@
-"""``wpnode noise``: how noisy are these data?"""
+"""``wpnode noise``: estimates the noise of observations."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""``wpnode tune``: which test function and window suit these data?"""
+"""``wpnode tune``: chooses the test function and window for observations."""
 
 import argparse
 import csv

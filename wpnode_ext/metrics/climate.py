@@ -1,4 +1,4 @@
-"""Long forecasts against a reference: the same states, as often, by any solver."""
+"""Long forecasts compared with a reference: bounds, statistics, choice of solver."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ SOLVERS = ("dopri5", "bosh3", "euler", "midpoint", "rk4")
 
 @dataclass(frozen=True)
 class Boundedness:
-    """Which long forecasts stay where the truth lives.
+    """Which long forecasts stay in the range of the truth.
 
     Attributes:
         share: of the members that never leave.
@@ -43,12 +43,12 @@ class Boundedness:
 
 
 def boundedness(u_hat: Array, u: Array, *, margin: float = 0.5) -> Boundedness:
-    """Whether forecasts stay in the box of the truth, widened by `margin` of its sides.
+    """Tests which forecasts stay in the box of the truth, widened by `margin`.
 
     Args:
         u_hat: long forecasts, ``[T, B, *state]``.
         u: true states, ``[..., *state]``.
-        margin: how far beyond the truth's range counts as inside.
+        margin: share of each side of the box by which it is widened at both ends.
     """
     forecast, truth = as_float64(u_hat, "u_hat"), as_float64(u, "u")
     state = forecast.shape[2:]
@@ -71,7 +71,7 @@ def boundedness(u_hat: Array, u: Array, *, margin: float = 0.5) -> Boundedness:
 
 @dataclass(frozen=True)
 class SolverRow:
-    """What one solver makes of a field.
+    """Long forecasts of a field by one solver.
 
     Attributes:
         diverged: share of members that left every bound.
@@ -94,7 +94,7 @@ def solver_robustness(
     distance: Callable[[Tensor, Tensor], float] | None = None,
     tolerance: float = 1e-6,
 ) -> list[SolverRow]:
-    """Long rollouts of one field by several solvers; a good field does not care.
+    """Long forecasts of one field by several solvers, which agree for a good field.
 
     Args:
         field: callable ``field(t, u)``.
@@ -155,7 +155,7 @@ class Climate:
     u_hat: Float[Tensor, "T B ..."]
 
     def rows(self) -> list[tuple[str, str]]:
-        """A short table: what, and its value."""
+        """Names and values, the rows of a short table."""
         members, duration = self.u_hat.shape[1], self.t[-1].item()
         rows = [
             (

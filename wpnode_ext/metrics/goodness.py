@@ -1,4 +1,4 @@
-"""How well a field explains noisy data, told without a reference."""
+"""Goodness of fit of a field to noisy data, without a reference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ SHAPIRO_FEW = (
 
 @dataclass(frozen=True)
 class GoodnessOfFit:
-    """Weak residuals against what noise alone would make of them.
+    """Weak residuals of a field in units of those that noise alone would cause.
 
     Attributes:
         ratio: ``sum |r_k|^2 / sum tr S_k``: near 1 where the field is right, far above
@@ -57,7 +57,7 @@ class GoodnessOfFit:
     sigma: Float[Tensor, "..."]
 
     def rows(self) -> list[tuple[str, str]]:
-        """A short table: what, and its value."""
+        """Names and values, the rows of a short table."""
         return [
             ("squared residuals / expected of noise alone", f"{self.ratio:.3g}"),
             ("residuals are white (p-value)", f"{self.p_value:.2g}"),
@@ -90,7 +90,7 @@ def goodness_of_fit(
     n_lags: int = 10,
     seed: int | torch.Generator = 0,
 ) -> GoodnessOfFit:
-    """Compares weak residuals with the covariance noise gives them.
+    """Compares weak residuals with the covariance that noise alone would give them.
 
     To first order in the noise the residual of a segment has the covariance ::
 
