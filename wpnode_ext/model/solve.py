@@ -405,7 +405,11 @@ def _refine(
 def _refit(
     field: LinearField, refinement: Refinement | None, problem: _Problem
 ) -> Callable[[Series, Tensor], LinearField]:
-    """Fits the field anew to part of the observations, as it was fitted to all."""
+    """Fits the field anew to part of the observations, as it was fitted to all.
+
+    Least squares at the given states replaces a step that ends in a bad field. States
+    refined with all observations keep some knowledge of those left out.
+    """
 
     def refit(part: Series, states: Tensor) -> LinearField:
         if refinement is not None and refinement.projected:
@@ -421,10 +425,11 @@ def _refit(
 def _forecasts_as_well(
     found: LinearField, field: LinearField, smooth: Series, leads: int = 100
 ) -> bool:
-    """Whether one field forecasts the data it was fitted to about as well as another.
+    """True if `found` forecasts the data it was fitted to about as well as `field`.
 
     A step of thousands of coefficients, of which the data determine a part, can end in
-    a field that is unstable.
+    an unstable field. Twice the error of `field` is allowed: a fit to fewer data is a
+    little worse, an unstable field many times.
     """
     validate = ForecastValidation(smooth, starts=16, horizon=leads)
     heads = torch.stack([found.coefficients, field.coefficients]).detach()
