@@ -35,11 +35,16 @@ SYSTEMS = {
 }
 SAMPLES = 10_000
 FIT = """
-import json, sys, time
+import json, os, sys, time
 import numpy as np
+# The importer of an installation in place would come before the tree.
+sys.meta_path[:] = [f for f in sys.meta_path if "_editable" not in type(f).__module__]
 began = time.process_time()
 import torch
 import wpnode_ext as wp
+tree = os.environ["PYTHONPATH"]
+if not os.path.realpath(wp.__file__).startswith(os.path.realpath(tree) + os.sep):
+    sys.exit(f"{tree} was to be timed, but {wp.__file__} was imported")
 torch.set_num_threads(1)
 data = np.load(sys.argv[1])
 settings, exponent, dt = json.loads(sys.argv[2])
